@@ -324,7 +324,9 @@ pub enum TransportError {
         reason: String,
     },
     /// The bound of an operation passed.
-    #[error("{peer} did not finish {what} within {after:?}; it is stopped, overloaded or partitioned")]
+    #[error(
+        "{peer} did not finish {what} within {after:?}; it is stopped, overloaded or partitioned"
+    )]
     TimedOut {
         /// Address of the peer.
         peer: String,
@@ -348,7 +350,9 @@ pub enum TransportError {
         what: String,
     },
     /// An address outside the allowed networks `[Z05]`.
-    #[error("{address} is outside the allowed networks ({allowed}); add its network to `allowed_networks` if it is yours")]
+    #[error(
+        "{address} is outside the allowed networks ({allowed}); add its network to `allowed_networks` if it is yours"
+    )]
     AddressNotAllowed {
         /// The address.
         address: String,
@@ -356,7 +360,9 @@ pub enum TransportError {
         allowed: String,
     },
     /// Authentication failed `[Z04]`.
-    #[error("{peer} did not prove the cluster key: {what}; configure the same `cluster_key` on both sides")]
+    #[error(
+        "{peer} did not prove the cluster key: {what}; configure the same `cluster_key` on both sides"
+    )]
     NotAuthentic {
         /// Address of the peer.
         peer: String,

@@ -7,13 +7,18 @@
 
 pub mod align;
 pub mod blocks;
+pub mod deadlines;
+pub mod directory;
 pub mod fingerprint;
 pub mod ids;
 pub mod incompatible;
 pub mod layout;
+pub mod lifecycle;
 pub mod peer_layouts;
 pub mod plan;
+pub mod receiver;
 pub mod region;
+pub mod sender;
 pub mod time;
 pub mod topology;
 pub mod wire;

@@ -1,0 +1,33 @@
+//! Bounds of D's side.
+
+use std::time::Duration;
+
+/// Bounds and properties of a [`super::Receiver`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReceiverConfig {
+    /// A load ends within this time, one way or the other `[P04]`. It goes along with the
+    /// pull, so that P answers before it.
+    pub load_timeout: Duration,
+    /// Loads at once; beyond it they are refused.
+    pub max_loads: usize,
+    /// Engines and echoes remembered; least recently used ones are forgotten `[L08]`.
+    pub max_peers: usize,
+    /// Whether a revoked grant proves that nothing can land any more (the data plane
+    /// checks each write) `[G03]`. Without it a failed load waits for every P rank.
+    pub revoke_settles: bool,
+    /// How long blocks that a stock P may still write to stay closed to other stock
+    /// loads. They are the engine's again at once: late writes are refused meanwhile.
+    pub stock_quarantine: Duration,
+}
+
+impl Default for ReceiverConfig {
+    fn default() -> Self {
+        Self {
+            load_timeout: Duration::from_secs(540),
+            max_loads: 65_536,
+            max_peers: 4_096,
+            revoke_settles: true,
+            stock_quarantine: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! One load as D knows it.
+
+use crate::blocks::BlockList;
+use crate::ids::{EngineId, Grant, RequestId, TransferId};
+use crate::time::Timestamp;
+use crate::wire::FailureReason;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What D's engine asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadSpec {
+    /// D's request; one load at a time.
+    pub request: RequestId,
+    /// The transfer, as the router named it.
+    pub transfer: TransferId,
+    /// P's engine.
+    pub engine: EngineId,
+    /// Where P's ranks are listed (`http://host:port`).
+    pub bootstrap: Arc<str>,
+    /// Logical blocks per group, in token order. No block at all with [`LoadKind::Load`]
+    /// is a full prefix hit: it completes at once, and P is told to release `[P10]`.
+    pub blocks: Vec<BlockList>,
+    /// Tokens of the request up to the end of `blocks`, if known `[A06]`.
+    pub end_token: Option<u32>,
+    /// A random number that names this load's right to write `[G01]`.
+    pub grant: Grant,
+    /// Whether D waits for it.
+    pub kind: LoadKind,
+}
+
+/// Whether D waits for KV, or only tells P to release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LoadKind {
+    /// KV is wanted; the end is reported exactly once.
+    Load,
+    /// The request ended before it was loaded: P is told, nothing is reported `[P10]`.
+    Release,
+}
+
+/// How a load ended. Its blocks are the engine's again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadEnd {
+    /// Every byte is there.
+    Loaded,
+    /// It failed; parts of it may have landed.
+    Failed(LoadFailure),
+    /// D's engine dropped it; parts of it may have landed.
+    Dropped,
+}
+
+/// Why a load failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadFailure {
+    /// For machines.
+    pub reason: LoadFailureReason,
+    /// For operators: what happened, to whom, what to do.
+    pub message: String,
+}
+
+/// Why a load failed, for machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LoadFailureReason {
+    /// The bootstrap server does not know the engine, or cannot be asked.
+    UnknownEngine,
+    /// P and D do not fit each other.
+    Incompatible,
+    /// P said why.
+    Prefill(FailureReason),
+    /// P refused the pull as a whole, or a stock P gave no reason.
+    Refused,
+    /// The connection to P broke, or P cannot be reached.
+    Unreachable,
+    /// Nothing was heard in time.
+    TimedOut,
+    /// D's memory was unregistered, or the grant could not be opened.
+    Unregistered,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Load {
+    pub spec: LoadSpec,
+    pub deadline: Timestamp,
+    /// P ranks that have not settled, by address; empty until the pulls are sent.
+    pub outstanding: BTreeSet<Arc<str>>,
+    pub phase: Phase,
+    /// The first failure; it is never overwritten `[P08]`.
+    pub failure: Option<LoadFailure>,
+    pub dropped: bool,
+    /// A stock P may still write although it answered, or did not.
+    pub stock_unsettled: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Accepted, not yet part of a pull.
+    Staged,
+    /// Waits for the bootstrap server.
+    Discovering,
+    /// Waits until a stock writer of its blocks has surely ended.
+    Quarantined,
+    /// Pulls are out; the grant is open.
+    Pulling,
+    /// The grant is being revoked; then the load ends.
+    Revoking,
+}
+
+impl Load {
+    pub fn has_blocks(&self) -> bool {
+        self.spec.blocks.iter().any(|group| !group.is_empty())
+    }
+
+    pub fn end(&self) -> LoadEnd {
+        match (&self.failure, self.dropped) {
+            (_, true) => LoadEnd::Dropped,
+            (Some(failure), _) => LoadEnd::Failed(failure.clone()),
+            (None, false) => LoadEnd::Loaded,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What D knows of P workers: engines, and which of them hold D's layout.
+
+use crate::directory::{EngineRanks, OurRank};
+use crate::ids::EngineId;
+use lru::LruCache;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+/// Bounded by least recent use: forgetting costs a query, or a layout sent again `[L08]`.
+#[derive(Debug, Clone)]
+pub(super) struct Peers {
+    engines: LruCache<EngineId, Arc<EngineRanks>>,
+    /// Addresses that echoed the current layout id `[L04]`.
+    echoed: LruCache<Arc<str>, ()>,
+}
+
+impl Peers {
+    pub fn new(capacity: usize) -> Self {
+        let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
+        let mut engines = LruCache::unbounded();
+        engines.resize(capacity);
+        let mut echoed = LruCache::unbounded();
+        echoed.resize(capacity);
+        Self { engines, echoed }
+    }
+
+    pub fn learn(&mut self, engine: EngineId, ranks: EngineRanks) {
+        self.engines.push(engine, Arc::new(ranks));
+    }
+
+    pub fn ranks(&mut self, engine: &EngineId) -> Option<Arc<EngineRanks>> {
+        self.engines.get(engine).cloned()
+    }
+
+    /// Forgets an engine, so that its next load asks the bootstrap server again `[P12]`.
+    pub fn forget_engine(&mut self, engine: &EngineId) {
+        self.engines.pop(engine);
+    }
+
+    /// What the engine's rank at `address` said of itself.
+    pub fn ours(&self, engine: &EngineId, address: &str) -> Option<OurRank> {
+        let ranks = self.engines.peek(engine)?;
+        let mut all = ranks.values().flat_map(|stages| stages.values());
+        all.find(|rank| &*rank.address == address).and_then(|rank| rank.ours)
+    }
+
+    pub fn has_echoed(&mut self, address: &Arc<str>) -> bool {
+        self.echoed.get(address).is_some()
+    }
+
+    pub fn echo(&mut self, address: Arc<str>) {
+        self.echoed.push(address, ());
+    }
+
+    pub fn forget_echo(&mut self, address: &Arc<str>) {
+        self.echoed.pop(address);
+    }
+
+    pub fn forget_echoes(&mut self) {
+        self.echoed.clear();
+    }
+}
+
+impl PartialEq for Peers {
+    fn eq(&self, other: &Self) -> bool {
+        self.engines.iter().eq(other.engines.iter()) && self.echoed.iter().eq(other.echoed.iter())
+    }
+}
+impl Eq for Peers {}

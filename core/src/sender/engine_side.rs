@@ -1,0 +1,172 @@
+//! What P's engine tells the sender.
+
+use super::memory::Remembered;
+use super::transfer::{Held, State, Transfer};
+use super::{Ended, PlanCopies, SendError, Sender, SenderAction, Timer};
+use crate::blocks::BlockList;
+use crate::ids::{RequestId, TransferId};
+use crate::time::Timestamp;
+use crate::wire::FailureReason;
+use std::sync::Arc;
+
+impl<L: PlanCopies + Clone> Sender<L> {
+    /// P's engine has scheduled a request that D will pull. Optional: `hold` alone is
+    /// enough, but a request announced here does not expire while it runs `[P06]`.
+    ///
+    /// # Errors
+    /// When the transfer id is in use, or the table is full.
+    pub fn prefill_started(
+        &mut self,
+        request: RequestId,
+        transfer: TransferId,
+        now: Timestamp,
+    ) -> Result<(), SendError> {
+        if self.ended_unheard(&request, &transfer) {
+            return Ok(());
+        }
+        self.claim(&request, &transfer, now)?;
+        self.settle_input(now);
+        Ok(())
+    }
+
+    /// P's engine has finished a request and leaves its blocks with the sender, until
+    /// [`SenderAction::Finished`]. `blocks` are logical, per group.
+    ///
+    /// # Errors
+    /// When the transfer id is in use, or the table is full: the blocks stay with the caller.
+    pub fn hold(
+        &mut self,
+        request: RequestId,
+        transfer: TransferId,
+        blocks: Vec<BlockList>,
+        end_token: Option<u32>,
+        now: Timestamp,
+    ) -> Result<(), SendError> {
+        if self.ended_unheard(&request, &transfer) {
+            let ended = self.memory.forget(&transfer).map_or(Ended::Sent, |it| it.ended);
+            self.memory.remember(
+                transfer.clone(),
+                Remembered { ended, request: Some(request.clone()), told: true },
+            );
+            self.actions.push_back(SenderAction::Finished { request, transfer, ended });
+            return Ok(());
+        }
+        let entry = self.claim(&request, &transfer, now)?;
+        if matches!(entry.state, State::Ready(_)) {
+            return Err(SendError::TransferInUse { owner: request.clone(), transfer, request });
+        }
+        entry.state = State::Ready(Held { blocks: Arc::from(blocks), end_token });
+        let waiting: Vec<_> = entry.pending.keys().cloned().collect();
+        let expires = now + self.config.hold_timeout;
+        self.transfers.get_mut(&transfer).expect("claimed above").expires = expires;
+        self.timers.set(Timer::Transfer(transfer.clone()), expires);
+        self.queue.extend(waiting.into_iter().map(|reader| (transfer.clone(), reader)));
+        self.settle_input(now);
+        Ok(())
+    }
+
+    /// P's engine gives a request up before it is held. Who pulls it is told at once, also
+    /// later `[P05]`. Never a failure `[P13]`.
+    pub fn abort(&mut self, transfer: &TransferId, now: Timestamp) {
+        self.give_up(transfer, FailureReason::Aborted, now);
+    }
+
+    /// P's engine wants a held request's blocks back. They come with
+    /// [`SenderAction::Finished`], once no write reads them. Never a failure `[P13]`.
+    pub fn release(&mut self, transfer: &TransferId, now: Timestamp) {
+        self.give_up(transfer, FailureReason::Released, now);
+    }
+
+    /// [`Self::release`] of every held request `[R03]`.
+    pub fn release_all(&mut self, now: Timestamp) {
+        let held: Vec<TransferId> = self
+            .transfers
+            .iter()
+            .filter(|(_, transfer)| matches!(transfer.state, State::Ready(_)))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for transfer in held {
+            self.end(&transfer, Ended::Failed(FailureReason::Released));
+        }
+        self.settle_input(now);
+    }
+
+    /// Answers every open pull that has no write yet: the registration that its layout
+    /// was prepared for is going away.
+    pub fn refuse_open_pulls(&mut self, now: Timestamp) {
+        let waiting: Vec<_> = self
+            .transfers
+            .iter()
+            .flat_map(|(id, transfer)| {
+                let unstarted = transfer.pending.iter().filter(|(_, p)| p.write.is_none());
+                unstarted.map(move |(reader, _)| (id.clone(), reader.clone()))
+            })
+            .collect();
+        for (id, reader) in waiting {
+            let why = FailureReason::Unavailable;
+            self.fail_reader(&id, &reader, why, true, super::message(why, &id));
+            self.end_if_answered(&id);
+        }
+        self.settle_input(now);
+    }
+
+    fn give_up(&mut self, transfer: &TransferId, why: FailureReason, now: Timestamp) {
+        if let Some(entry) = self.transfers.get(transfer) {
+            // The engine knows: a later use of the id is a new transfer.
+            let told = Remembered {
+                ended: Ended::Failed(why),
+                request: entry.request.clone(),
+                told: true,
+            };
+            self.end(transfer, Ended::Failed(why));
+            if !self.transfers.contains_key(transfer) {
+                self.memory.remember(transfer.clone(), told);
+            }
+        } else if self.memory.recall(transfer).is_none_or(|it| !it.told) {
+            let ended = Ended::Failed(why);
+            self.memory.remember(transfer.clone(), Remembered { ended, request: None, told: true });
+        }
+        self.settle_input(now);
+    }
+
+    /// Whether the transfer ended before P's engine handed its blocks over, so that they
+    /// must go straight back.
+    fn ended_unheard(&mut self, request: &RequestId, transfer: &TransferId) -> bool {
+        !self.transfers.contains_key(transfer)
+            && self.memory.recall(transfer).is_some_and(|it| {
+                !it.told && it.request.as_ref().is_none_or(|owner| owner == request)
+            })
+    }
+
+    /// The transfer's entry, owned by `request` from now on.
+    fn claim(
+        &mut self,
+        request: &RequestId,
+        id: &TransferId,
+        now: Timestamp,
+    ) -> Result<&mut Transfer, SendError> {
+        if let Some(owner) = self.transfers.get(id).and_then(|it| it.request.as_ref())
+            && owner != request
+        {
+            return Err(SendError::TransferInUse {
+                transfer: id.clone(),
+                request: request.clone(),
+                owner: owner.clone(),
+            });
+        }
+        let limit = self.config.max_transfers;
+        if !self.transfers.contains_key(id) && self.transfers.len() >= limit {
+            return Err(SendError::TooMany { request: request.clone(), limit });
+        }
+        self.memory.forget(id);
+        self.timers.clear(&Timer::Transfer(id.clone()));
+        let entry = self
+            .transfers
+            .entry(id.clone())
+            .or_insert_with(|| Transfer::waiting(None, Timestamp::NEVER));
+        entry.request = Some(request.clone());
+        entry.expires = Timestamp::NEVER;
+        debug_assert!(entry.ending.is_none() || entry.reading > 0, "ended at {now} but kept");
+        Ok(entry)
+    }
+}
