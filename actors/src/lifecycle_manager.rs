@@ -1,0 +1,273 @@
+//! The registration's actor: owns core's [`Lifecycle`]; registers, drains, unregisters
+//! and restores across the other actors `[S01, S02, S05]`.
+
+use crate::clock::Clock;
+use crate::decode_receiver::{DecodeReceiver, Enter, Leave};
+use crate::discovery::{Announce, Discovery};
+use crate::layout_cache::{LayoutCache, SetLocal};
+use crate::node::registration::{Memory, names};
+use crate::prefill_sender::{Freeze, PrefillSender, Thaw};
+use crate::runtime;
+use crate::transport::{DataPlane, Registration, TransportError};
+use actix::prelude::*;
+use kvbaton_core::lifecycle::{Lifecycle, LifecycleAction, LifecycleError, State};
+use kvbaton_core::receiver::Registered;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a drain looks whether memory is still in use.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// The actor.
+pub struct LifecycleManager {
+    machine: Lifecycle,
+    clock: Clock,
+    data: Arc<dyn DataPlane>,
+    sender: Addr<PrefillSender>,
+    receiver: Addr<DecodeReceiver>,
+    layouts: Addr<LayoutCache>,
+    discovery: Addr<Discovery>,
+    announce: Option<Announce>,
+    memory: Option<Arc<Memory>>,
+}
+
+/// Whom the manager tells.
+pub struct Others {
+    /// P's side.
+    pub sender: Addr<PrefillSender>,
+    /// D's side.
+    pub receiver: Addr<DecodeReceiver>,
+    /// P's layouts.
+    pub layouts: Addr<LayoutCache>,
+    /// The bootstrap server's actor.
+    pub discovery: Addr<Discovery>,
+}
+
+impl LifecycleManager {
+    /// An actor that announces the rank, if it is a prefill's, once memory is registered.
+    pub fn new(
+        clock: Clock,
+        data: Arc<dyn DataPlane>,
+        others: Others,
+        announce: Option<Announce>,
+    ) -> Self {
+        Self {
+            machine: Lifecycle::default(),
+            clock,
+            data,
+            sender: others.sender,
+            receiver: others.receiver,
+            layouts: others.layouts,
+            discovery: others.discovery,
+            announce,
+            memory: None,
+        }
+    }
+
+    fn register_memory(&self, memory: &Memory) -> Result<Registration, TransportError> {
+        // SAFETY: whoever registered the memory promised that it stays mapped and may
+        // change until it is unregistered (`Node::register`).
+        unsafe { self.data.register(&memory.layout.storages) }
+    }
+
+    /// Tells everyone of a registration.
+    fn enter(&mut self, registration: &Registration, memory: Arc<Memory>) {
+        let names = names(registration.generation);
+        let columns = memory.columns(registration);
+        self.receiver.do_send(Enter {
+            registered: Registered {
+                layout_id: names.layout_id,
+                generation: names.generation,
+                columns: Arc::new(columns),
+                session: self.data.session(),
+            },
+            local: memory.local.clone(),
+        });
+        self.layouts.do_send(SetLocal(Some(memory.clone())));
+        self.sender.do_send(Thaw);
+        self.machine.registered(names);
+        self.memory = Some(memory);
+    }
+}
+
+impl Actor for LifecycleManager {
+    type Context = Context<Self>;
+}
+
+/// Why memory could not be registered, unregistered or restored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegistrationError {
+    /// Not possible in this state.
+    #[error(transparent)]
+    State(#[from] LifecycleError),
+    /// The transport refused.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// Memory was still in use at the end of the drain `[S01]`; the node stays registered.
+    #[error(
+        "memory is still in use after {waited:?}: {}; \
+         the node stays registered: release or drop these, or drain longer",
+        .users.join("; ")
+    )]
+    InUse {
+        /// How long it was waited.
+        waited: Duration,
+        /// What uses it.
+        users: Vec<String>,
+    },
+    /// The transport cannot register again `[S03]`.
+    #[error("this transport cannot register memory again, so it cannot sleep; use one that can")]
+    CannotReregister,
+}
+
+/// Registers memory for the first time, or other memory after an unregister.
+#[derive(Message)]
+#[rtype(result = "Result<(), RegistrationError>")]
+pub struct Register(
+    /// The memory.
+    pub Arc<Memory>,
+);
+
+impl Handler<Register> for LifecycleManager {
+    type Result = ResponseActFuture<Self, Result<(), RegistrationError>>;
+    fn handle(&mut self, Register(memory): Register, _: &mut Self::Context) -> Self::Result {
+        let registered = self.machine.may_register().map_err(RegistrationError::from);
+        let registered = registered.and_then(|()| Ok(self.register_memory(&memory)?));
+        match registered {
+            Err(error) => Box::pin(actix::fut::ready(Err(error))),
+            Ok(registration) => {
+                self.enter(&registration, memory);
+                let Some(announce) = self.announce.clone() else {
+                    return Box::pin(actix::fut::ready(Ok(())));
+                };
+                let announced = self.discovery.send(announce);
+                let told = async move { announced.await.unwrap_or(Ok(())) };
+                Box::pin(actix::fut::wrap_future::<_, Self>(told).map(|told, _, _| Ok(told?)))
+            }
+        }
+    }
+}
+
+/// Ends the registration once nothing uses memory, within a bound `[S01]`.
+#[derive(Message)]
+#[rtype(result = "Result<(), RegistrationError>")]
+pub struct Unregister(
+    /// How long to wait.
+    pub Duration,
+);
+
+impl Handler<Unregister> for LifecycleManager {
+    type Result = ResponseActFuture<Self, Result<(), RegistrationError>>;
+    fn handle(&mut self, Unregister(bound): Unregister, _: &mut Self::Context) -> Self::Result {
+        if !self.data.capabilities().reregister {
+            return Box::pin(actix::fut::ready(Err(RegistrationError::CannotReregister)));
+        }
+        match self.machine.unregister(bound, self.clock.now()) {
+            Err(error) => Box::pin(actix::fut::ready(Err(error.into()))),
+            Ok(LifecycleAction::WatchDrain) => {
+                let drained = drain(self.sender.clone(), self.receiver.clone(), bound);
+                let drained = actix::fut::wrap_future::<_, Self>(drained);
+                Box::pin(drained.then(move |users, this, _| this.drained(users, bound)))
+            }
+            Ok(_) => Box::pin(actix::fut::ready(Ok(()))),
+        }
+    }
+}
+
+impl LifecycleManager {
+    fn drained(
+        &mut self,
+        users: Vec<String>,
+        waited: Duration,
+    ) -> ResponseActFuture<Self, Result<(), RegistrationError>> {
+        let release = if users.is_empty() { self.machine.drained() } else { None };
+        let Some(LifecycleAction::Release(generation)) = release else {
+            self.machine.give_up(kvbaton_core::time::Timestamp::NEVER);
+            return Box::pin(actix::fut::ready(Err(RegistrationError::InUse { waited, users })));
+        };
+        self.layouts.do_send(SetLocal(None));
+        let unregistered = self.data.unregister(generation);
+        let ended = actix::fut::wrap_future::<_, Self>(unregistered).map(|ended, this: &mut Self, _| {
+            ended?;
+            this.machine.released();
+            Ok(())
+        });
+        Box::pin(ended)
+    }
+}
+
+/// Waits until neither side uses memory; returns what still does at the end of the bound.
+async fn drain(
+    sender: Addr<PrefillSender>,
+    receiver: Addr<DecodeReceiver>,
+    bound: Duration,
+) -> Vec<String> {
+    let mut waited = Duration::ZERO;
+    loop {
+        let mut users = Vec::new();
+        match sender.send(Freeze).await {
+            Ok(Ok(())) => match receiver.send(Leave).await {
+                Ok(Ok(())) => return users,
+                Ok(Err(loading)) => {
+                    users = loading;
+                    sender.do_send(Thaw);
+                }
+                Err(gone) => users.push(gone.to_string()),
+            },
+            Ok(Err(sending)) => users = sending,
+            Err(gone) => users.push(gone.to_string()),
+        }
+        if waited >= bound {
+            return users;
+        }
+        runtime::sleep(LOOK_AGAIN).await;
+        waited += LOOK_AGAIN;
+    }
+}
+
+/// Registers the same memory again `[S02]`.
+#[derive(Message)]
+#[rtype(result = "Result<(), RegistrationError>")]
+pub struct Restore;
+
+impl Handler<Restore> for LifecycleManager {
+    type Result = Result<(), RegistrationError>;
+    fn handle(&mut self, _: Restore, _: &mut Self::Context) -> Self::Result {
+        if self.machine.restore()? != LifecycleAction::Restore {
+            return Ok(());
+        }
+        let Some(memory) = self.memory.clone() else {
+            self.machine.restore_failed();
+            return Err(LifecycleError::NeverRegistered.into());
+        };
+        match self.register_memory(&memory) {
+            Ok(registration) => {
+                self.enter(&registration, memory);
+                Ok(())
+            }
+            Err(error) => {
+                self.machine.restore_failed();
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// Asks where the registration stands.
+#[derive(Message)]
+#[rtype(result = "RegistrationState")]
+pub struct AskLifecycle;
+
+/// Where the registration stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, MessageResponse)]
+pub struct RegistrationState(
+    /// The state.
+    pub State,
+);
+
+impl Handler<AskLifecycle> for LifecycleManager {
+    type Result = RegistrationState;
+    fn handle(&mut self, _: AskLifecycle, _: &mut Self::Context) -> Self::Result {
+        RegistrationState(self.machine.state())
+    }
+}
