@@ -1,4 +1,14 @@
 //! Actors around kvbaton's machines, the transport traits, the runtime facade and
-//! the embedding API.
+//! the embedding API ([`node::Node`]).
 
+pub mod clock;
+pub mod decode_receiver;
+pub mod discovery;
+pub mod events;
+pub mod layout_cache;
+pub mod lifecycle_manager;
+pub mod metric;
+pub mod node;
+pub mod prefill_sender;
+pub mod runtime;
 pub mod transport;

@@ -49,10 +49,6 @@ pub fn describe() {
     describe_gauge!("kvbaton_queued_writes", "P: pulled and ready, waiting for a slot");
     describe_gauge!("kvbaton_writes_in_flight", "P: writes in flight");
     describe_gauge!("kvbaton_loads", "D: loads that have not ended");
-    describe_gauge!("kvbaton_data_bytes_sent", "Data plane: payload bytes acknowledged");
-    describe_gauge!("kvbaton_data_bytes_received", "Data plane: payload bytes landed");
-    describe_gauge!("kvbaton_data_refused_writes", "Data plane: inbound writes refused, by why");
-    describe_gauge!("kvbaton_data_refused_connections", "Data plane: connections closed");
 }
 
 pub(crate) fn answered(reply: &Reply) {
@@ -164,15 +160,36 @@ pub(crate) fn discovery(answered: bool) {
     counter!(DISCOVERY, "outcome" => outcome).increment(1);
 }
 
-/// Sets what the data plane has counted.
-pub(crate) fn data(counters: DataCounters) {
-    gauge!("kvbaton_data_bytes_sent").set(counters.bytes_sent.0 as f64);
-    gauge!("kvbaton_data_bytes_received").set(counters.bytes_received.0 as f64);
-    let refused = "kvbaton_data_refused_writes";
-    gauge!(refused, "why" => "grant").set(counters.refused_grant as f64);
-    gauge!(refused, "why" => "generation").set(counters.refused_generation as f64);
-    gauge!(refused, "why" => "range").set(counters.refused_range as f64);
-    gauge!("kvbaton_data_refused_connections").set(counters.refused_connections as f64);
+/// What the data plane has counted, as Prometheus text: it counts on threads of its own,
+/// where no recorder is.
+pub(crate) fn data_text(counters: DataCounters) -> String {
+    let refused = [
+        ("grant", counters.refused_grant),
+        ("generation", counters.refused_generation),
+        ("range", counters.refused_range),
+    ];
+    let mut text = String::new();
+    let mut line = |name: &str, help: &str, rows: &[(String, u64)]| {
+        text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} counter\n"));
+        for (labels, value) in rows {
+            text.push_str(&format!("{name}{labels} {value}\n"));
+        }
+    };
+    let plain = |value: u64| [(String::new(), value)];
+    line("kvbaton_data_bytes_sent", "Payload bytes acknowledged by peers", &plain(counters.bytes_sent.0));
+    line(
+        "kvbaton_data_bytes_received",
+        "Payload bytes that landed in local memory",
+        &plain(counters.bytes_received.0),
+    );
+    let refused = refused.map(|(why, count)| (format!("{{why=\"{why}\"}}"), count));
+    line("kvbaton_data_refused_writes", "Inbound writes refused, by why", &refused);
+    line(
+        "kvbaton_data_refused_connections",
+        "Connections closed for malformed or unauthenticated input",
+        &plain(counters.refused_connections),
+    );
+    text
 }
 
 fn reason(why: FailureReason) -> &'static str {
