@@ -28,7 +28,7 @@ impl BlockRun {
 /// Block ids of one group, in token order, as maximal runs.
 ///
 /// Order and repetition are kept: the list reads back exactly as it was written.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct BlockList {
     runs: SmallVec<[BlockRun; 2]>,
     len: u64,

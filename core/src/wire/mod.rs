@@ -1,4 +1,35 @@
 //! Control messages: the stock pull and reply byte for byte, and our extensions.
+//!
+//! Two forms of a message to P exist. The *stock* form is the msgpack map that vLLM's
+//! connectors speak. The *compact* form, between our own nodes, is a map whose first and
+//! only field is `kvb`: an array that begins with the kind of message. Arrays of the
+//! compact form may be longer than this revision knows; the rest is skipped, so that a
+//! newer revision is understood as far as this one goes. Answers always have the stock
+//! form; ours add a field `kvb`, which a stock D skips.
+//!
+//! Reading accepts the fields in any order, integers and lengths of any width, and skips
+//! fields that it does not know. A field, or a request's name in a pull, that appears
+//! twice is an error: two readers must never see different messages.
+
+mod compact;
+mod describe;
+mod drop;
+mod envelope;
+mod layout_compact;
+mod layout_rows;
+mod limits;
+mod malformed;
+mod names;
+mod pull;
+mod reader;
+mod reply;
+mod varint;
+mod writer;
+
+pub use describe::{describe, describe_reply};
+pub use envelope::Form;
+pub use limits::Limits;
+pub use malformed::{Malformed, Problem};
 
 use crate::blocks::BlockList;
 use crate::fingerprint::Fingerprint;
@@ -11,6 +42,10 @@ pub const REVISION: u32 = 1;
 
 /// A message to P.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every message is a pull, and boxing it would cost the hot path"
+)]
 pub enum ToPrefill {
     /// Asks for KV.
     Pull(Pull),
