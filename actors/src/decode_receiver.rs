@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::directory::EngineRanks;
 use kvbaton_core::ids::{EngineId, Generation, Grant, RequestId};
-use kvbaton_core::plan::LocalLayout;
+use kvbaton_core::layout::GrantableRows;
 use kvbaton_core::receiver::{
     Form, LoadEnd, LoadError, LoadSpec, Receiver, ReceiverAction, Registered,
 };
@@ -35,7 +35,7 @@ pub struct DecodeReceiver {
     data: Arc<dyn DataPlane>,
     events: EventQueue,
     discovery: Option<Addr<Discovery>>,
-    local: Option<Arc<LocalLayout>>,
+    rows: Option<Arc<GrantableRows>>,
     limits: Limits,
     pulls: BTreeMap<PullId, SpawnHandle>,
     started: BTreeMap<RequestId, Timestamp>,
@@ -59,7 +59,7 @@ impl DecodeReceiver {
             data,
             events,
             discovery: None,
-            local: None,
+            rows: None,
             limits,
             pulls: BTreeMap::new(),
             started: BTreeMap::new(),
@@ -109,9 +109,9 @@ impl DecodeReceiver {
         blocks: &[BlockList],
         allow_ungranted: bool,
     ) {
-        let Some(local) = &self.local else { return };
+        let Some(grantable) = &self.rows else { return };
         let mut rows = Vec::new();
-        local.granted_rows(blocks, &mut rows);
+        grantable.granted_rows(blocks, &mut rows);
         let rows = GrantedRows { grant, generation, rows, allow_ungranted };
         if let Err(error) = self.data.open_grant(rows) {
             self.machine.grant_refused(grant, &error.to_string(), self.clock.now());
@@ -309,15 +309,15 @@ impl Handler<DropLoads> for DecodeReceiver {
 pub struct Enter {
     /// What pulls say of it.
     pub registered: Registered,
-    /// The layout that rows are computed from.
-    pub local: Arc<LocalLayout>,
+    /// Rows that loads can open.
+    pub rows: Arc<GrantableRows>,
 }
 
 impl Handler<Enter> for DecodeReceiver {
     type Result = ();
     fn handle(&mut self, message: Enter, _: &mut Self::Context) {
         self.machine.register(message.registered);
-        self.local = Some(message.local);
+        self.rows = Some(message.rows);
     }
 }
 
@@ -338,7 +338,7 @@ impl Handler<Leave> for DecodeReceiver {
             return Err(users);
         }
         self.machine.unregister(self.clock.now());
-        self.local = None;
+        self.rows = None;
         self.drain(context);
         Ok(())
     }

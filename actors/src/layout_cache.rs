@@ -9,14 +9,18 @@ use crate::prefill_sender::{Dropped, PrefillSender, Pulled};
 use crate::transport::Inbound;
 use actix::prelude::*;
 use bytes::Bytes;
-use kvbaton_core::ids::{Incarnation, LayoutId, RequestId};
-use kvbaton_core::peer_layouts::{LayoutTable, Resolution};
-use kvbaton_core::plan::PreparedLayout;
+use kvbaton_core::ids::{Generation, Incarnation, LayoutId, RequestId};
+use kvbaton_core::peer_layouts::{DEFAULT_MAX_BYTES, LayoutTable, Resolution};
+use kvbaton_core::plan::{BlockRequest, PlanScratch, PreparedLayout, TokenEnds};
 use kvbaton_core::region::Copy;
 use kvbaton_core::sender::{BlocksUntil, PlanCopies, PullId, Reader, ResolvedPull};
+use kvbaton_core::topology::expected_pulls;
 use kvbaton_core::wire::{
     FailureReason, Limits, Pull, REVISION, Reply, ReplyExtension, Status, ToPrefill,
 };
+use lru::LruCache;
+use std::cell::RefCell;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 /// A peer's layout, aligned with ours and ready to plan with.
@@ -35,7 +39,14 @@ impl PlanCopies for PeerPlan {
         wanted: BlocksUntil<'_>,
         out: &mut Vec<Copy>,
     ) -> Result<(), String> {
-        let planned = self.layout.plan(held, wanted, out);
+        let request = BlockRequest {
+            local: held.groups,
+            remote: wanted.groups,
+            ends: TokenEnds { producer: held.end_token, consumer: wanted.end_token },
+        };
+        // Plans run on the node's thread only, one at a time.
+        thread_local!(static SCRATCH: RefCell<PlanScratch> = RefCell::default());
+        let planned = SCRATCH.with_borrow_mut(|scratch| self.layout.plan(request, scratch, out));
         planned.map(|_| ()).map_err(|error| error.to_string())
     }
 }
@@ -47,19 +58,22 @@ pub struct LayoutCache {
     incarnation: Incarnation,
     limits: Limits,
     sender: Addr<PrefillSender>,
-    registered: bool,
+    keys: LruCache<Generation, Arc<[u8]>>,
 }
 
 impl LayoutCache {
     /// An actor that hands pulls to `sender`.
     pub fn new(
-        table: LayoutTable,
+        capacity: NonZeroUsize,
         clock: Clock,
         incarnation: Incarnation,
         limits: Limits,
         sender: Addr<PrefillSender>,
     ) -> Self {
-        Self { table, clock, incarnation, limits, sender, registered: false }
+        let mut keys = LruCache::unbounded();
+        keys.resize(capacity);
+        let table = LayoutTable::new(capacity, DEFAULT_MAX_BYTES);
+        Self { table, clock, incarnation, limits, sender, keys }
     }
 
     fn take(&mut self, inbound: Inbound) {
@@ -88,7 +102,7 @@ impl LayoutCache {
             let why = FailureReason::UnknownIncarnation;
             return answer(&inbound, &self.failed(&pull, why, "this prefill process has restarted"));
         }
-        if !self.registered {
+        if self.table.local().is_none() {
             metric::resolved("unavailable", self.clock.now().since(since));
             let why = FailureReason::Unavailable;
             return answer(&inbound, &self.failed(&pull, why, "the prefill's memory is not registered"));
@@ -102,14 +116,16 @@ impl LayoutCache {
                 reply.layout_id = LayoutId::NONE;
                 ("incompatible", reply)
             }
-            Resolution::Ready(ready) => {
+            Resolution::Ready { layout, echo } => {
                 let how = if pull.layout.is_some() { "sent" } else { "cached" };
+                let keys = self.keys_of(&pull);
+                let expected_readers = self.expected_readers(&pull);
                 let resolved = ResolvedPull {
                     id: PullId(0),
                     reader: Reader { session: pull.session, tp_rank: pull.tp_rank },
-                    expected_readers: ready.expected_readers,
-                    layout: PeerPlan { layout: ready.layout, keys: ready.keys },
-                    echo: ready.echo,
+                    expected_readers,
+                    layout: PeerPlan { layout, keys },
+                    echo,
                     generation: pull.extension.as_ref().map(|it| it.generation),
                     timeout: pull.extension.as_ref().map(|it| it.timeout).unwrap_or_default(),
                     requests: pull.requests,
@@ -122,6 +138,27 @@ impl LayoutCache {
         metric::resolved(how, self.clock.now().since(since));
         metric::answered(&reply);
         answer(&inbound, &reply);
+    }
+
+    /// The peer's remote keys: they travel with its layout and belong to its generation.
+    fn keys_of(&mut self, pull: &Pull) -> Arc<[u8]> {
+        let Some(generation) = pull.extension.as_ref().map(|it| it.generation) else {
+            return Arc::default();
+        };
+        if let Some(sent) = pull.layout.as_ref().and_then(|it| it.extension.as_ref()) {
+            let keys: Arc<[u8]> = sent.keys.as_slice().into();
+            if !keys.is_empty() {
+                self.keys.push(generation, keys.clone());
+            }
+            return keys;
+        }
+        self.keys.get(&generation).cloned().unwrap_or_default()
+    }
+
+    /// D ranks that read a transfer of this rank `[A02]`.
+    fn expected_readers(&self, pull: &Pull) -> u32 {
+        let topology = self.table.local().expect("resolved").topology;
+        expected_pulls(topology, pull.tp_size, pull.pp_size).expect("resolved, so they pair")
     }
 
     fn miss(&self, pull: &Pull) -> Reply {
@@ -222,9 +259,12 @@ pub struct SetLocal(
 impl Handler<SetLocal> for LayoutCache {
     type Result = ();
     fn handle(&mut self, SetLocal(memory): SetLocal, _: &mut Self::Context) {
-        self.registered = memory.is_some();
-        if let Some(memory) = memory {
-            self.table.register((*memory.local).clone());
+        match memory {
+            None => self.table.unregister(),
+            Some(memory) => {
+                let taken = self.table.register((*memory.local).clone());
+                taken.expect("`Memory::new` has checked the layout");
+            }
         }
     }
 }

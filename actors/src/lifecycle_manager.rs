@@ -67,7 +67,7 @@ impl LifecycleManager {
     fn register_memory(&self, memory: &Memory) -> Result<Registration, TransportError> {
         // SAFETY: whoever registered the memory promised that it stays mapped and may
         // change until it is unregistered (`Node::register`).
-        unsafe { self.data.register(&memory.layout.storages) }
+        unsafe { self.data.register(&memory.local.memory) }
     }
 
     /// Tells everyone of a registration.
@@ -81,7 +81,7 @@ impl LifecycleManager {
                 columns: Arc::new(columns),
                 session: self.data.session(),
             },
-            local: memory.local.clone(),
+            rows: memory.rows.clone(),
         });
         self.layouts.do_send(SetLocal(Some(memory.clone())));
         self.sender.do_send(Thaw);

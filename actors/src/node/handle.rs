@@ -13,7 +13,7 @@ use crate::transport::{DataCounters, DataPlane, TransportFactory};
 use actix::prelude::*;
 use futures_executor::block_on;
 use kvbaton_core::blocks::BlockList;
-use kvbaton_core::ids::{EngineId, Grant, RequestId, SessionAddress, TransferId};
+use kvbaton_core::ids::{EngineId, Generation, Grant, RequestId, SessionAddress, TransferId};
 use kvbaton_core::lifecycle::State;
 use kvbaton_core::receiver::{LoadError, LoadKind, LoadSpec};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -44,6 +44,19 @@ pub struct NodeStatus {
     pub receiver: ReceiverStatus,
     /// The data plane's counters.
     pub data: DataCounters,
+}
+
+impl NodeStatus {
+    /// Generation of the current registration, if any.
+    #[must_use]
+    pub const fn generation(&self) -> Option<Generation> {
+        match self.registration {
+            State::Registered(names) | State::Draining { names, .. } | State::Releasing(names) => {
+                Some(names.generation)
+            }
+            State::New | State::Unregistered | State::Restoring => None,
+        }
+    }
 }
 
 /// One load, as D's engine asks for it.
@@ -418,6 +431,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         block_on(self.handle.release_all());
+        let generation = self.status().and_then(|status| status.generation());
         if let Err(error) = self.unregister(self.drain) {
             tracing::warn!(%error, "the node stops while its memory is in use");
         }
@@ -427,6 +441,12 @@ impl Drop for Node {
             && thread.join().is_err()
         {
             tracing::error!("the node's thread panicked; see the panic's message above");
+        }
+        // Whatever the drain said: after this nothing reads or writes the engine's memory.
+        if let Some(generation) = generation
+            && let Err(error) = block_on(self.handle.data.unregister(generation))
+        {
+            tracing::error!(%error, "memory could not be unregistered");
         }
     }
 }

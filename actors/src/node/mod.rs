@@ -6,5 +6,5 @@ pub mod registration;
 mod start;
 
 pub use config::{NodeConfig, Role};
-pub use handle::{Node, NodeHandle, NodeStatus};
+pub use handle::{Load, Node, NodeHandle, NodeStatus};
 pub use start::{NodeError, start_actors};

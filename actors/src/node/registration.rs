@@ -3,7 +3,7 @@
 use crate::transport::Registration;
 use kvbaton_core::fingerprint::Fingerprint;
 use kvbaton_core::ids::{Generation, LayoutId};
-use kvbaton_core::layout::Layout;
+use kvbaton_core::layout::{GrantableRows, Layout};
 use kvbaton_core::lifecycle::Names;
 use kvbaton_core::plan::{GroupSpec, LocalLayout};
 use kvbaton_core::topology::Topology;
@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// KV memory of one rank, ready to be registered.
 #[derive(Debug, Clone)]
 pub struct Memory {
-    pub(crate) layout: Layout,
     pub(crate) local: Arc<LocalLayout>,
+    pub(crate) rows: Arc<GrantableRows>,
     columns: LayoutColumns,
     fingerprint: Fingerprint,
 }
@@ -55,11 +55,12 @@ impl Memory {
         };
         let columns = layout.to_columns();
         let ratio = cache.kernel_blocks_per_block.max(1);
-        let mut local = LocalLayout::new(topology, layout.clone(), cache.groups, ratio);
+        let mut local = LocalLayout::new(topology, layout, cache.groups, ratio);
         local.padded_pages = cache.padded_pages;
         local.fingerprint = Some(fingerprint.clone());
         local.check()?;
-        Ok(Self { layout, local: Arc::new(local), columns, fingerprint })
+        let rows = Arc::new(GrantableRows::prepare(&local));
+        Ok(Self { local: Arc::new(local), rows, columns, fingerprint })
     }
 
     /// What pulls under `registration` say of the layout.

@@ -14,10 +14,10 @@ use crate::transport::{
     Inbound, RankExtension, RankRegistration, Transport, TransportError, TransportFactory,
 };
 use kvbaton_core::ids::Incarnation;
-use kvbaton_core::peer_layouts::LayoutTable;
 use kvbaton_core::receiver::Receiver;
 use kvbaton_core::sender::Sender;
 use kvbaton_core::wire::REVISION;
+use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 /// Why a node did not start, or cannot do what it was asked.
@@ -69,10 +69,10 @@ pub async fn start_actors(
     let discovery =
         runtime::start(Discovery::new(bootstrap, receiver.clone(), config.announce_every));
     receiver.do_send(Connect(discovery.clone()));
-    let table = LayoutTable::new(config.peer_layouts);
+    let capacity = NonZeroUsize::new(config.peer_layouts).expect("checked");
     let limits = config.limits.clone();
     let layouts =
-        runtime::start(LayoutCache::new(table, clock, incarnation, limits, sender.clone()));
+        runtime::start(LayoutCache::new(capacity, clock, incarnation, limits, sender.clone()));
 
     let mut address = None;
     if config.role.sends() {

@@ -6,6 +6,7 @@ use crate::directory::{EngineRanks, OurRank, Rank};
 use crate::ids::{EngineId, RequestId};
 use crate::sender::PullId;
 use crate::time::Timestamp;
+use crate::topology::pull_targets;
 use crate::wire::{Pull, PullExtension, PullRequest, REVISION};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -145,26 +146,21 @@ impl Receiver {
     /// The P ranks that hold a part of what this rank needs `[A02, A04]`.
     fn targets(&self, ranks: &EngineRanks) -> Result<Vec<Rank>, String> {
         let tp_size = ranks.len() as u32;
-        if ranks.keys().copied().ne(0..tp_size) || tp_size == 0 {
-            let known: Vec<String> = ranks.keys().map(u32::to_string).collect();
+        let pp_size = ranks.values().next().map_or(0, |stages| stages.len() as u32);
+        let whole = ranks.keys().copied().eq(0..tp_size)
+            && ranks.values().all(|stages| stages.keys().copied().eq(0..pp_size));
+        if !whole || tp_size == 0 || pp_size == 0 {
+            let known = ranks.iter().flat_map(|(tp, it)| it.keys().map(move |pp| (tp, pp)));
+            let known: Vec<String> = known.map(|(tp, pp)| format!("tp {tp} pp {pp}")).collect();
             return Err(format!(
-                "the prefill's tensor-parallel ranks are incomplete (registered: {}); \
-                 it is still starting, or a rank died",
+                "the prefill's ranks are incomplete (registered: {}); it is still starting, \
+                 or a rank died",
                 known.join(", ")
             ));
         }
-        let paired = self.topology.paired_ranks(tp_size).map_err(|error| error.to_string())?;
-        let mut targets: Vec<Rank> = Vec::new();
-        for tp_rank in paired {
-            let stages = &ranks[&tp_rank];
-            let own = stages.get(&self.topology.pp_rank);
-            match own {
-                Some(rank) if stages.len() as u32 == self.topology.pp_size => {
-                    targets.push(rank.clone());
-                }
-                _ => targets.extend(stages.values().cloned()),
-            }
-        }
+        let pairs = pull_targets(self.topology, tp_size, pp_size).map_err(|it| it.to_string())?;
+        let mut targets: Vec<Rank> =
+            pairs.into_iter().map(|(tp, pp)| ranks[&tp][&pp].clone()).collect();
         targets.sort_by(|left, right| left.address.cmp(&right.address));
         targets.dedup_by(|left, right| left.address == right.address);
         Ok(targets)
