@@ -369,6 +369,14 @@ pub enum TransportError {
         /// What was missing or wrong.
         what: &'static str,
     },
+    /// The peer understood and said no; asking again does not help.
+    #[error("{peer} refused: {what}")]
+    Refused {
+        /// Address of the peer.
+        peer: String,
+        /// Its reason, and what to do.
+        what: String,
+    },
     /// Memory that cannot be registered or is not registered.
     #[error("memory {start:#x}+{len:#x}: {what}")]
     Memory {

@@ -1,1 +1,6 @@
-//! Placeholder.
+//! kvbaton over TCP: control plane, bootstrap server, who may talk to whom.
+
+pub mod bootstrap;
+pub mod control;
+pub mod key;
+pub mod network;
