@@ -2,7 +2,8 @@
 
 use kvbaton_core::ids::{Address, BlockId, RequestId};
 use kvbaton_model_engine::{
-    BlockTable, Dense, PrefixChain, Rank, RankPlace, Shape, Step, VecMemory, Weights, deepseek146,
+    BlockTable, Dense, KvMemory, PrefixChain, Rank, RankPlace, Shape, Step, VecMemory, Weights,
+    deepseek146,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,13 +48,16 @@ fn measure(name: &str, shape: Shape, tokens: usize) {
     let mut memory = VecMemory::new(range.start, range.len.0 as usize);
     let bytes = bytes_of(&rank, &step);
     rank.write(&mut memory, &step);
-    let write = best_of(5, || rank.write(&mut memory, &step));
-    let read = best_of(5, || {
+    let write = best_of(15, || rank.write(&mut memory, &step));
+    let read = best_of(15, || {
         std::hint::black_box(rank.read_back(&memory, &step));
     });
+    let mut copied = vec![0; range.len.0 as usize];
+    let copy = best_of(15, || memory.read(range.start, &mut copied));
+    let copy_rate = range.len.0 as f64 / copy.as_secs_f64() / 1e9;
     let rate = |time: Duration| bytes as f64 / time.as_secs_f64() / 1e9;
     println!(
-        "{name}: {} MiB, write {:.2} GB/s, read back {:.2} GB/s",
+        "{name}: {} MiB, write {:.2} GB/s, read back {:.2} GB/s (memcpy {copy_rate:.2} GB/s)",
         bytes >> 20,
         rate(write),
         rate(read)

@@ -105,7 +105,8 @@ impl Unit {
     #[inline]
     pub fn hash(self, bytes: &[u8]) -> u64 {
         let place = (u64::from(self.layer) << 32) | u64::from(self.head);
-        let seed = mix(place.wrapping_mul(ODD_B) ^ mix(self.position as u64 + 1));
+        let position = (self.position as u64 + 1).wrapping_mul(GOLDEN);
+        let seed = mix(mix(place ^ ODD_B).wrapping_add(position));
         let mut lanes = [seed, seed ^ ODD_A, seed ^ ODD_B, seed ^ ODD_C];
         let (quads, rest) = bytes.as_chunks::<32>();
         for quad in quads {
@@ -124,10 +125,9 @@ impl Unit {
             absorb(&mut lanes[3], u64::from_le_bytes(word));
         }
         let [a, b, c, d] = lanes;
-        mix(mix(a)
-            .wrapping_add(mix(!b))
-            .wrapping_add(mix(c ^ GOLDEN))
-            .wrapping_add(mix(!d ^ GOLDEN)))
+        // A sum of bijections: one changed lane always changes it.
+        let sum = a.wrapping_add(b.rotate_left(16)).wrapping_add(c.rotate_left(32));
+        mix(sum.wrapping_add(d.rotate_left(48)))
     }
 }
 

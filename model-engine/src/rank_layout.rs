@@ -101,8 +101,8 @@ impl RankPlace {
         }
         for layer in &shape.layers {
             if let Sharding::Heads(heads) = layer.sharding
-                && heads % self.tp_size != 0
-                && self.tp_size % heads != 0
+                && !heads.is_multiple_of(self.tp_size)
+                && !self.tp_size.is_multiple_of(heads)
             {
                 let (layer, tp_size) = (layer.name.clone(), self.tp_size);
                 return Err(PlaceError::HeadsDoNotDivide { layer, heads, tp_size });
@@ -263,5 +263,61 @@ fn tensor(
         element_size: shape.element_size,
         kind: layer.kind,
         page_size: row_bytes(shape, place, layer) * u64::from(shape.rows_per_block(layer.group)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::{Dense, Mla};
+
+    fn place(tp_rank: u32, tp_size: u32) -> RankPlace {
+        RankPlace { tp_rank, tp_size, pp_rank: 0, pp_size: 1 }
+    }
+
+    #[test]
+    fn a04_heads_are_split_or_copied_to_neighbouring_ranks() {
+        assert_eq!(place(1, 2).heads(Sharding::Heads(8)), 4..8);
+        let copies: Vec<_> =
+            (0..8).map(|rank| place(rank, 8).heads(Sharding::Heads(2)).start).collect();
+        assert_eq!(copies, [0, 0, 0, 0, 1, 1, 1, 1]);
+        assert_eq!(place(3, 4).heads(Sharding::Replicated), 0..1);
+    }
+
+    #[test]
+    fn a02_every_model_layer_belongs_to_one_stage() {
+        for pp_size in 1..6 {
+            let stages = RankPlace::all(1, pp_size).flat_map(|place| place.stage(5));
+            assert_eq!(stages.collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        }
+    }
+
+    #[test]
+    fn packed_rows_hold_every_layers_page_side_by_side() {
+        let shape = Mla { layers: 4, latent_bytes: 32, block_size: 16 }.shape();
+        let layout = RankLayout::new(&shape, place(0, 2), 16, Address(64)).unwrap();
+        assert_eq!(layout.storages, [StorageShape { address: Address(64), len: Bytes(32_768) }]);
+        let last = &layout.tensors[3];
+        assert_eq!((last.offset, last.page_size), (1536, 512));
+        assert_eq!((&last.shape[..], &last.strides[..]), (&[16, 16, 16][..], &[1024, 16, 1][..]));
+    }
+
+    #[test]
+    fn splits_that_do_not_divide_are_refused_with_what_to_do() {
+        let shape = Dense {
+            layers: 2,
+            kv_heads: 4,
+            head_bytes: 4,
+            block_size: 4,
+            kernel_blocks_per_block: 1,
+        }
+        .shape();
+        let error = |place| RankLayout::new(&shape, place, 4, Address(0)).unwrap_err().to_string();
+        assert!(
+            error(place(0, 3))
+                .contains("4 heads of model.layers.0.self_attn.attn cannot be divided over 3")
+        );
+        assert!(error(RankPlace { pp_size: 3, ..place(0, 1) }).contains("use at most 2 stages"));
+        assert!(error(place(2, 2)).contains("does not exist"));
     }
 }

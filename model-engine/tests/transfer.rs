@@ -16,14 +16,13 @@ proptest! {
         shape in shapes(), p_split in splits(), d_split in splits(),
         cuts in prop::collection::vec((1usize..40, 1usize..6), 1..5),
     ) {
-        let mut p = engine(&shape, p_split, 120, Role::Prefill, OnLoadFailure::Fail);
-        let mut d = engine(&shape, d_split, 120, Role::Decode, OnLoadFailure::Fail);
+        let mut pair = Pair::new(&shape, p_split, d_split, 120);
         let reference = SingleEngine::new(shape.clone(), WEIGHTS);
         for (i, (len, max_tokens)) in cuts.into_iter().enumerate() {
             let prompt: Vec<u32> = (0..len as u32).collect();
-            let (answer, _) = serve(&mut p, p_split, &mut d, d_split, &format!("r{i}"), &prompt, max_tokens, |_| false);
+            let (answer, _) = pair.serve( &format!("r{i}"), &prompt, max_tokens, |_| false);
             prop_assert_eq!(answer, Outcome::Tokens(reference.answer(&prompt, max_tokens)));
-            for engine in [&mut p, &mut d] {
+            for engine in [&mut pair.p.engine, &mut pair.d.engine] {
                 engine.scheduler().assert_consistent();
                 prop_assert_eq!(engine.scheduler().counts().held, 0);
             }
@@ -47,9 +46,8 @@ proptest! {
             }).collect::<Vec<_>>()
         }).collect();
         let missing = which.get(&read).clone();
-        let mut p = engine(&shape, p_split, 60, Role::Prefill, OnLoadFailure::Fail);
-        let mut d = engine(&shape, d_split, 60, Role::Decode, OnLoadFailure::Fail);
-        let (answer, _) = serve(&mut p, p_split, &mut d, d_split, "r", &prompt, 1, |unit| *unit == missing);
+        let mut pair = Pair::new(&shape, p_split, d_split, 60);
+        let (answer, _) = pair.serve( "r", &prompt, 1, |unit| *unit == missing);
         let right = Outcome::Tokens(SingleEngine::new(shape.clone(), WEIGHTS).answer(&prompt, 1));
         prop_assert_ne!(answer, right, "{:?} was not transferred", missing);
     }
@@ -133,16 +131,14 @@ fn f53_a_partial_hit_loads_the_tail_and_a_full_hit_only_releases() {
         Dense { layers: 2, kv_heads: 2, head_bytes: 8, block_size: 64, kernel_blocks_per_block: 1 }
             .shape(),
     );
-    let mut p = engine(&shape, (2, 1), 80, Role::Prefill, OnLoadFailure::Fail);
-    let mut d = engine(&shape, (1, 1), 80, Role::Decode, OnLoadFailure::Fail);
+    let mut pair = Pair::new(&shape, (2, 1), (1, 1), 80);
     let reference = SingleEngine::new(shape.clone(), WEIGHTS);
     let tokens: Vec<u32> = (0..2049).collect();
     // The failure's numbers: D has 31 blocks of a prompt of 2048 tokens, then of 2049.
     for (name, len, first_loaded) in
         [("head", 1984, 0), ("more", 2048, 1984), ("odd", 2049, 2048), ("full", 2048, 2048)]
     {
-        let (answer, first) =
-            serve(&mut p, (2, 1), &mut d, (1, 1), name, &tokens[..len], 2, |_| false);
+        let (answer, first) = pair.serve(name, &tokens[..len], 2, |_| false);
         assert_eq!(
             (answer, first),
             (Outcome::Tokens(reference.answer(&tokens[..len], 2)), first_loaded),
@@ -175,25 +171,142 @@ fn r07_a_prefix_of_old_weights_is_never_hit() {
         Dense { layers: 2, kv_heads: 2, head_bytes: 8, block_size: 4, kernel_blocks_per_block: 1 }
             .shape(),
     );
-    let mut p = engine(&shape, (1, 1), 40, Role::Prefill, OnLoadFailure::Fail);
-    let mut d = engine(&shape, (1, 1), 40, Role::Decode, OnLoadFailure::Fail);
+    let mut pair = Pair::new(&shape, (1, 1), (1, 1), 40);
     let prompt: Vec<u32> = (0..18).collect();
     for (version, first_loaded) in [(1, [0, 16]), (2, [0, 16]), (1, [0, 16])] {
-        assert!(p.scheduler().update_weights(version) && d.scheduler().update_weights(version));
+        for engine in [&mut pair.p.engine, &mut pair.d.engine] {
+            assert!(engine.scheduler().update_weights(version));
+        }
         let right =
             SingleEngine::new(shape.clone(), Weights { version, ..WEIGHTS }).answer(&prompt, 3);
         for (i, first_loaded) in first_loaded.into_iter().enumerate() {
-            let (answer, first) = serve(
-                &mut p,
-                (1, 1),
-                &mut d,
-                (1, 1),
-                &format!("v{version}-{i}"),
-                &prompt,
-                3,
-                |_| false,
-            );
+            let (answer, first) = pair.serve(&format!("v{version}-{i}"), &prompt, 3, |_| false);
             assert_eq!((answer, first), (Outcome::Tokens(right.clone()), first_loaded));
         }
     }
+}
+
+/// D's next answer, every step run on the spot.
+fn answer_of(engine: &mut Engine) -> Option<Outcome> {
+    std::iter::from_fn(|| engine.run_to_next_action()).find_map(|action| match action {
+        Action::Answer { outcome, .. } => Some(outcome),
+        _ => None,
+    })
+}
+
+fn hybrid() -> Arc<Shape> {
+    let hybrid = Hybrid {
+        layers: 4,
+        kv_heads: 2,
+        head_bytes: 12,
+        block_size: 8,
+        kernel_blocks_per_block: 2,
+        window: 10,
+        state_bytes: 20,
+        state_block_size: 8,
+    };
+    Arc::new(hybrid.shape())
+}
+
+#[test]
+fn r04_a_load_that_failed_half_way_is_recomputed_right() {
+    let shape = hybrid();
+    let mut d = engine(&shape, (2, 2), 60, Role::Decode, OnLoadFailure::Recompute);
+    let prompt: Vec<u32> = (0..29).collect();
+    d.add_request(request("r", &prompt, 5, Transfer::Load(transfer("t")))).unwrap();
+    let Some(Action::Load { blocks, .. }) = d.next_action() else { panic!("a load") };
+    // Some of P's bytes have landed, others have not.
+    let place = RankPlace::all(2, 2).next().unwrap();
+    for (_, address, len) in
+        units(&shape, &d.ranks()[0].clone(), place, &blocks, 0, 29).into_iter().step_by(2)
+    {
+        d.memories()[0].write(address, &vec![1; len]);
+    }
+    assert!(d.scheduler().load_failed(&id("r")));
+    let right = SingleEngine::new(shape, WEIGHTS).answer(&prompt, 5);
+    assert_eq!(answer_of(&mut d), Some(Outcome::Tokens(right)));
+}
+
+#[test]
+fn r04_a_request_that_starts_over_gives_the_same_tokens() {
+    let shape = hybrid();
+    let mut e = engine(&shape, (2, 1), 60, Role::Both, OnLoadFailure::Fail);
+    let prompt: Vec<u32> = (0..23).collect();
+    e.add_request(request("r", &prompt, 9, Transfer::None)).unwrap();
+    for _ in 0..4 {
+        let Some(Action::Compute(step)) = e.next_action() else { panic!("a step") };
+        e.run(&step);
+    }
+    e.scheduler().preempt_all();
+    let right = SingleEngine::new(shape, WEIGHTS).answer(&prompt, 9);
+    assert_eq!(answer_of(&mut e), Some(Outcome::Tokens(right)));
+}
+
+#[test]
+fn p01_blocks_that_came_back_are_spoilt_for_whoever_still_reads_them() {
+    let shape = Arc::new(
+        Dense { layers: 1, kv_heads: 1, head_bytes: 4, block_size: 8, kernel_blocks_per_block: 1 }
+            .shape(),
+    );
+    let mut p = engine(&shape, (1, 1), 9, Role::Prefill, OnLoadFailure::Fail);
+    p.add_request(request("r", &[1, 2, 3], 1, Transfer::Send(transfer("t")))).unwrap();
+    let Some(held) =
+        std::iter::from_fn(|| p.run_to_next_action()).find_map(|action| match action {
+            Action::Hold { blocks, .. } => Some(blocks),
+            _ => None,
+        })
+    else {
+        panic!("a hold")
+    };
+    let read = |p: &mut Engine| {
+        let (_, address, len) =
+            units(&shape, &p.ranks()[0].clone(), RankPlace::SINGLE, &held, 0, 3)[1].clone();
+        let mut bytes = vec![0; len];
+        p.memories()[0].read(address, &mut bytes);
+        bytes
+    };
+    let before = read(&mut p);
+    assert!(p.scheduler().send_finished(&id("r")));
+    assert_eq!(read(&mut p), before, "until the driver sees that they are free");
+    assert!(matches!(p.next_action(), Some(Action::Free { .. })));
+    assert_ne!(read(&mut p), before);
+}
+
+#[test]
+fn one_scheduler_and_ranks_of_their_own_work_as_an_engine_does() {
+    let shape = hybrid();
+    let config = SchedulerConfig {
+        shape: shape.clone(),
+        blocks: 60,
+        weights: WEIGHTS,
+        role: Role::Both,
+        on_load_failure: OnLoadFailure::Fail,
+    };
+    let mut scheduler = Scheduler::new(config);
+    let mut ranks: Vec<(Rank, VecMemory)> = RankPlace::all(4, 2)
+        .map(|place| {
+            let rank =
+                Rank::new(shape.clone(), place, 60, kvbaton_core::ids::Address(4096)).unwrap();
+            let range = rank.layout().range();
+            (rank, VecMemory::new(range.start, range.len.0 as usize))
+        })
+        .collect();
+    scheduler.add_request(request("r", &[5; 33], 4, Transfer::None)).unwrap();
+    let mut answer = None;
+    while let Some(action) = scheduler.next_action() {
+        match action {
+            Action::Compute(step) => {
+                // Ranks may report in any order.
+                let digests: Vec<_> =
+                    ranks.iter_mut().rev().map(|(rank, memory)| rank.run(memory, &step)).collect();
+                scheduler.computed(&step.request, Digest::combine(&digests));
+            }
+            Action::Answer { outcome, .. } => answer = Some(outcome),
+            _ => {}
+        }
+    }
+    assert_eq!(
+        answer,
+        Some(Outcome::Tokens(SingleEngine::new(shape, WEIGHTS).answer(&[5; 33], 4)))
+    );
 }

@@ -4,6 +4,7 @@ use kvbaton_core::blocks::BlockList;
 use kvbaton_core::ids::{Address, RequestId, TransferId};
 use kvbaton_model_engine::*;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub const WEIGHTS: Weights = Weights { model: 7, version: 1 };
@@ -113,85 +114,106 @@ pub fn units(
     found
 }
 
-/// Copies what D's lists ask for out of what P's lists hold, but for what `omit` says.
-pub fn copy(
-    p: &mut Engine,
-    p_split: Split,
-    held: (&[BlockList], usize),
-    d: &mut Engine,
-    d_split: Split,
-    load: (&[BlockList], usize, usize),
-    mut omit: impl FnMut(&Meaning) -> bool,
-) {
-    let shape = p.scheduler().shape().clone();
-    let mut values = std::collections::BTreeMap::new();
-    for (i, place) in RankPlace::all(p_split.0, p_split.1).enumerate() {
-        for (meaning, address, len) in
-            units(&shape, &p.ranks()[i].clone(), place, held.0, 0, held.1)
-        {
+/// One engine and how it is split.
+pub struct Side {
+    pub engine: Engine,
+    pub split: Split,
+}
+
+/// What one side's lists name: blocks per group, for tokens `first..end`.
+pub struct Lists {
+    pub blocks: Vec<BlockList>,
+    pub first: usize,
+    pub end: usize,
+}
+
+impl Side {
+    /// Every unit that the lists name, on every rank: (rank, meaning, address, length).
+    fn units(&self, shape: &Shape, lists: &Lists) -> Vec<(usize, Meaning, Address, usize)> {
+        let places = RankPlace::all(self.split.0, self.split.1).enumerate();
+        let of_rank = |(i, place): (usize, RankPlace)| {
+            let found =
+                units(shape, &self.engine.ranks()[i], place, &lists.blocks, lists.first, lists.end);
+            found.into_iter().map(move |(meaning, address, len)| (i, meaning, address, len))
+        };
+        places.flat_map(of_rank).collect()
+    }
+}
+
+/// P and D.
+pub struct Pair {
+    pub p: Side,
+    pub d: Side,
+}
+
+impl Pair {
+    pub fn new(shape: &Arc<Shape>, p_split: Split, d_split: Split, blocks: u32) -> Self {
+        let side = |split, role| Side {
+            engine: engine(shape, split, blocks, role, OnLoadFailure::Fail),
+            split,
+        };
+        Self { p: side(p_split, Role::Prefill), d: side(d_split, Role::Decode) }
+    }
+
+    /// Copies what D's lists ask for out of what P's hold, but for what `omit` says.
+    fn copy(&mut self, held: &Lists, load: &Lists, omit: impl Fn(&Meaning) -> bool) {
+        let shape = self.p.engine.scheduler().shape().clone();
+        let mut values = BTreeMap::new();
+        for (rank, meaning, address, len) in self.p.units(&shape, held) {
             let mut bytes = vec![0; len];
-            p.memories()[i].read(address, &mut bytes);
+            self.p.engine.memories()[rank].read(address, &mut bytes);
             values.insert(meaning, bytes);
         }
-    }
-    for (i, place) in RankPlace::all(d_split.0, d_split.1).enumerate() {
-        for (meaning, address, len) in
-            units(&shape, &d.ranks()[i].clone(), place, load.0, load.1, load.2)
-        {
+        for (rank, meaning, address, len) in self.d.units(&shape, load) {
             if !omit(&meaning) {
                 let bytes =
                     values.get(&meaning).unwrap_or_else(|| panic!("P does not hold {meaning:?}"));
                 assert_eq!(bytes.len(), len);
-                d.memories()[i].write(address, bytes);
+                self.d.engine.memories()[rank].write(address, bytes);
             }
         }
     }
-}
 
-/// Runs one request through both engines; what `omit` names is not transferred. Gives D's
-/// answer and the first token that D loaded (the prompt's end for a full hit).
-pub fn serve(
-    p: &mut Engine,
-    p_split: Split,
-    d: &mut Engine,
-    d_split: Split,
-    name: &str,
-    prompt: &[u32],
-    max_tokens: usize,
-    omit: impl FnMut(&Meaning) -> bool,
-) -> (Outcome, usize) {
-    p.add_request(request(name, prompt, 1, Transfer::Send(transfer(name)))).unwrap();
-    let mut held = None;
-    while let Some(action) = p.run_to_next_action() {
-        if let Action::Hold { blocks, end_token, .. } = action {
-            held = Some((blocks, end_token));
-        }
-    }
-    let (held, held_end) = held.expect("P holds the request");
-    d.add_request(request(name, prompt, max_tokens, Transfer::Load(transfer(name)))).unwrap();
-    let (mut omit, mut answer, mut first) = (Some(omit), None, prompt.len());
-    while let Some(action) = d.run_to_next_action() {
-        match action {
-            Action::Load { blocks, first_token, end_token, .. } => {
-                first = first_token;
-                copy(
-                    p,
-                    p_split,
-                    (&held, held_end),
-                    d,
-                    d_split,
-                    (&blocks, first_token, end_token),
-                    omit.take().expect("one load"),
-                );
-                assert!(d.scheduler().load_finished(&id(name)));
+    /// Runs one request through both engines; what `omit` names is not transferred. Gives
+    /// D's answer and the first token that D loaded (the prompt's end for a full hit).
+    pub fn serve(
+        &mut self,
+        name: &str,
+        prompt: &[u32],
+        max_tokens: usize,
+        omit: impl Fn(&Meaning) -> bool,
+    ) -> (Outcome, usize) {
+        self.p
+            .engine
+            .add_request(request(name, prompt, 1, Transfer::Send(transfer(name))))
+            .unwrap();
+        let mut held = None;
+        while let Some(action) = self.p.engine.run_to_next_action() {
+            if let Action::Hold { blocks, end_token, .. } = action {
+                held = Some(Lists { blocks, first: 0, end: end_token });
             }
-            Action::Answer { outcome, .. } => answer = Some(outcome),
-            _ => {}
         }
+        let held = held.expect("P holds the request");
+        self.d
+            .engine
+            .add_request(request(name, prompt, max_tokens, Transfer::Load(transfer(name))))
+            .unwrap();
+        let (mut answer, mut first) = (None, prompt.len());
+        while let Some(action) = self.d.engine.run_to_next_action() {
+            match action {
+                Action::Load { blocks, first_token, end_token, .. } => {
+                    first = first_token;
+                    self.copy(&held, &Lists { blocks, first, end: end_token }, &omit);
+                    assert!(self.d.engine.scheduler().load_finished(&id(name)));
+                }
+                Action::Answer { outcome, .. } => answer = Some(outcome),
+                _ => {}
+            }
+        }
+        assert!(self.p.engine.scheduler().send_finished(&id(name)));
+        while self.p.engine.run_to_next_action().is_some() {}
+        (answer.expect("D answers"), first)
     }
-    assert!(p.scheduler().send_finished(&id(name)));
-    while p.run_to_next_action().is_some() {}
-    (answer.expect("D answers"), first)
 }
 
 pub fn shapes() -> impl Strategy<Value = Arc<Shape>> {
