@@ -30,6 +30,11 @@ impl ClusterKey {
         Self(bytes)
     }
 
+    /// The key itself, for the data plane's handshake.
+    pub(crate) const fn bytes(&self) -> [u8; 32] {
+        self.0
+    }
+
     /// Parses 64 hexadecimal digits as the key itself; anything else of at least 16
     /// bytes is a passphrase that the key is derived from. Surrounding white space is
     /// ignored, so that a file's trailing newline does no harm.

@@ -2,5 +2,9 @@
 
 pub mod bootstrap;
 pub mod control;
+pub mod data;
 pub mod key;
 pub mod network;
+mod transport;
+
+pub use transport::{TcpConfig, TcpTransport};
