@@ -8,6 +8,22 @@ use std::fmt::{self, Write};
 /// Runs of a group that are listed before the rest is only counted.
 const RUNS_LISTED: usize = 8;
 
+/// Text of a peer with its control characters escaped, so that it cannot steer the
+/// terminal that shows it.
+struct Shown<T>(T);
+
+impl<T: fmt::Display> fmt::Display for Shown<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for char in self.0.to_string().chars() {
+            match char.is_control() {
+                true => write!(f, "{}", char.escape_default())?,
+                false => f.write_char(char)?,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A message to P, line by line.
 #[must_use]
 pub fn describe(message: &ToPrefill) -> String {
@@ -30,7 +46,7 @@ pub fn describe_reply(reply: &Reply) -> String {
 
 fn describe_pull(out: &mut String, pull: &Pull) -> fmt::Result {
     let requests = pull.requests.len();
-    writeln!(out, "pull from {}, {requests} request{}", pull.session, plural(requests))?;
+    writeln!(out, "pull from {}, {requests} request{}", Shown(&pull.session), plural(requests))?;
     match &pull.extension {
         Some(extension) => describe_extension(out, extension)?,
         None => writeln!(out, "  peer: stock, no extension")?,
@@ -77,7 +93,7 @@ fn describe_layout(out: &mut String, layout: &LayoutColumns) -> fmt::Result {
         *kinds.entry(describe_kind(layout, row)).or_default() += 1;
     }
     for (kind, count) in kinds {
-        writeln!(out, "    {count:>6} × {kind}")?;
+        writeln!(out, "    {count:>6} × {}", Shown(kind))?;
     }
     if let Some(extension) = &layout.extension {
         let bytes: u128 = extension.memory.iter().map(|range| u128::from(range.len.0)).sum();
@@ -87,7 +103,7 @@ fn describe_layout(out: &mut String, layout: &LayoutColumns) -> fmt::Result {
             "    memory: {bytes} bytes in {ranges} range{}, {keys} bytes of keys",
             plural(ranges)
         )?;
-        writeln!(out, "    fingerprint: {}", extension.fingerprint)?;
+        writeln!(out, "    fingerprint: {}", Shown(&extension.fingerprint))?;
     }
     Ok(())
 }
@@ -156,7 +172,12 @@ fn describe_request(
     request: &PullRequest,
     layout: Option<&LayoutColumns>,
 ) -> fmt::Result {
-    write!(out, "  request {}, transfer {}", request.request_id, request.transfer_id)?;
+    write!(
+        out,
+        "  request {}, transfer {}",
+        Shown(&request.request_id),
+        Shown(&request.transfer_id)
+    )?;
     if let Some(grant) = request.grant {
         write!(out, ", grant {grant}")?;
     }
@@ -204,7 +225,7 @@ fn describe_drop(out: &mut String, drop: &DropTransfers) -> fmt::Result {
         drop.incarnation
     )?;
     for (request, transfer, grant) in &drop.transfers {
-        writeln!(out, "  request {request}, transfer {transfer}, grant {grant}")?;
+        writeln!(out, "  request {}, transfer {}, grant {grant}", Shown(request), Shown(transfer))?;
     }
     Ok(())
 }
@@ -217,11 +238,11 @@ fn write_reply(out: &mut String, reply: &Reply) -> fmt::Result {
     }
     for (what, requests) in [("landed", &reply.ok), ("failed", &reply.failed)] {
         for request in requests.iter().flatten() {
-            writeln!(out, "  {what}: {request}")?;
+            writeln!(out, "  {what}: {}", Shown(request))?;
         }
     }
     if let Some(message) = &reply.message {
-        writeln!(out, "  message: {message}")?;
+        writeln!(out, "  message: {}", Shown(message))?;
     }
     let Some(extension) = &reply.extension else {
         return writeln!(out, "  peer: stock, no extension");
@@ -233,7 +254,7 @@ fn write_reply(out: &mut String, reply: &Reply) -> fmt::Result {
     )?;
     for (request, reason, settled) in &extension.outcomes {
         let settled = if *settled { "settled" } else { "not settled" };
-        writeln!(out, "  outcome of {request}: {reason:?}, {settled}")?;
+        writeln!(out, "  outcome of {}: {reason:?}, {settled}", Shown(request))?;
     }
     Ok(())
 }

@@ -34,13 +34,13 @@ impl Pull {
         }
         write_requests(writer, &self.requests);
         layout.write(writer);
-        if !self.layout_id.is_none() {
-            writer.str("layout_id");
-            writer.uint(self.layout_id.0);
-        }
         if self.pp_size != 1 {
             writer.str("remote_pp_size");
             writer.uint(u64::from(self.pp_size));
+        }
+        if !self.layout_id.is_none() {
+            writer.str("layout_id");
+            writer.uint(self.layout_id.0);
         }
     }
 
