@@ -16,6 +16,7 @@ mod model;
 mod pool;
 mod rank;
 mod rank_layout;
+mod registration;
 mod request;
 mod scheduler;
 mod shape;

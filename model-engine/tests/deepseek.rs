@@ -29,4 +29,15 @@ fn l01_deepseek146_has_the_regions_of_the_wire_vector() {
     assert_eq!(of(&|tensor| tensor.strides[0]), numbers("block_lens"));
     assert_eq!(of(&|tensor| tensor.page_size), numbers("kv_block_lens"));
     assert_eq!(of(&|tensor| layout.address(tensor).0), addresses);
+    // As registered, it is the vector's layout, column by column.
+    let regions = layout.register(&deepseek146(), place, blocks).unwrap().regions;
+    let columns = kvbaton_core::layout::Layout { regions, ..Default::default() }.to_columns();
+    assert_eq!(columns.block_lens, numbers("block_lens"));
+    assert_eq!(columns.kv_block_lens, numbers("kv_block_lens"));
+    assert_eq!(columns.base_addrs, addresses);
+    let offsets: Vec<_> = columns.row_offsets.iter().map(|&offset| Value::from(offset)).collect();
+    assert_eq!(&offsets, fields["registered_row_offsets"].as_array().unwrap());
+    let shared: Vec<_> =
+        columns.shared_group_ids.iter().map(|ids| Value::from(ids.to_vec())).collect();
+    assert_eq!(&shared, fields["registered_shared_group_ids"].as_array().unwrap());
 }
