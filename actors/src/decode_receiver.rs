@@ -141,10 +141,11 @@ impl DecodeReceiver {
         });
         let answers = self.control.request(address, Bytes::from(message));
         let peer: Arc<str> = address.into();
-        let ended = futures_util::stream::once(std::future::ready(Err(TransportError::Disconnected {
-            peer: address.into(),
-            reason: "no answer follows".into(),
-        })));
+        let ended =
+            futures_util::stream::once(std::future::ready(Err(TransportError::Disconnected {
+                peer: address.into(),
+                reason: "no answer follows".into(),
+            })));
         let handled = actix::fut::wrap_stream::<_, Self>(answers.chain(ended))
             .map(move |answer, this, context| {
                 span.in_scope(|| this.answered(id, &peer, answer));
@@ -267,7 +268,11 @@ pub struct StartLoads(
 
 impl Handler<StartLoads> for DecodeReceiver {
     type Result = Vec<Result<(), LoadError>>;
-    fn handle(&mut self, StartLoads(specs): StartLoads, context: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        StartLoads(specs): StartLoads,
+        context: &mut Self::Context,
+    ) -> Self::Result {
         let now = self.clock.now();
         let mut results = Vec::with_capacity(specs.len());
         for spec in specs {

@@ -25,7 +25,11 @@ pub struct Discovery {
 
 impl Discovery {
     /// An actor that tells `receiver` what bootstrap servers answer.
-    pub fn new(bootstrap: Rc<dyn Bootstrap>, receiver: Addr<DecodeReceiver>, repeat: Duration) -> Self {
+    pub fn new(
+        bootstrap: Rc<dyn Bootstrap>,
+        receiver: Addr<DecodeReceiver>,
+        repeat: Duration,
+    ) -> Self {
         Self { bootstrap, receiver, asking: BTreeSet::new(), repeat, announced: None }
     }
 
@@ -89,12 +93,13 @@ impl Handler<Ask> for Discovery {
             return;
         }
         let asked = self.bootstrap.query(&server);
-        let told = actix::fut::wrap_future::<_, Self>(asked).map(move |answer, this: &mut Self, _| {
-            metric::discovery(answer.is_ok());
-            this.asking.remove(&server);
-            let answer = answer.map(engines).map_err(|error| error.to_string());
-            this.receiver.do_send(Discovered { bootstrap: server, answer });
-        });
+        let told =
+            actix::fut::wrap_future::<_, Self>(asked).map(move |answer, this: &mut Self, _| {
+                metric::discovery(answer.is_ok());
+                this.asking.remove(&server);
+                let answer = answer.map(engines).map_err(|error| error.to_string());
+                this.receiver.do_send(Discovered { bootstrap: server, answer });
+            });
         context.spawn(told);
     }
 }

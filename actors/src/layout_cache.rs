@@ -100,12 +100,18 @@ impl LayoutCache {
         if meant != Incarnation::default() && meant != self.incarnation {
             metric::resolved("unknown_incarnation", self.clock.now().since(since));
             let why = FailureReason::UnknownIncarnation;
-            return answer(&inbound, &self.failed(&pull, why, "this prefill process has restarted"));
+            return answer(
+                &inbound,
+                &self.failed(&pull, why, "this prefill process has restarted"),
+            );
         }
         if self.table.local().is_none() {
             metric::resolved("unavailable", self.clock.now().since(since));
             let why = FailureReason::Unavailable;
-            return answer(&inbound, &self.failed(&pull, why, "the prefill's memory is not registered"));
+            return answer(
+                &inbound,
+                &self.failed(&pull, why, "the prefill's memory is not registered"),
+            );
         }
         let (how, reply) = match self.table.resolve(&pull) {
             Resolution::Miss => ("miss", self.miss(&pull)),
@@ -175,7 +181,8 @@ impl LayoutCache {
 
     /// Fails every request of a pull, and says why of each.
     fn failed(&self, pull: &Pull, why: FailureReason, text: &str) -> Reply {
-        let requests: Vec<RequestId> = pull.requests.iter().map(|it| it.request_id.clone()).collect();
+        let requests: Vec<RequestId> =
+            pull.requests.iter().map(|it| it.request_id.clone()).collect();
         let mut extension = self.extension(pull);
         if let Some(extension) = &mut extension {
             extension.outcomes = requests.iter().map(|id| (id.clone(), why, true)).collect();

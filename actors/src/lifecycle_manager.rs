@@ -187,11 +187,12 @@ impl LifecycleManager {
         };
         self.layouts.do_send(SetLocal(None));
         let unregistered = self.data.unregister(generation);
-        let ended = actix::fut::wrap_future::<_, Self>(unregistered).map(|ended, this: &mut Self, _| {
-            ended?;
-            this.machine.released();
-            Ok(())
-        });
+        let ended =
+            actix::fut::wrap_future::<_, Self>(unregistered).map(|ended, this: &mut Self, _| {
+                ended?;
+                this.machine.released();
+                Ok(())
+            });
         Box::pin(ended)
     }
 }

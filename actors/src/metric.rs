@@ -176,7 +176,11 @@ pub(crate) fn data_text(counters: DataCounters) -> String {
         }
     };
     let plain = |value: u64| [(String::new(), value)];
-    line("kvbaton_data_bytes_sent", "Payload bytes acknowledged by peers", &plain(counters.bytes_sent.0));
+    line(
+        "kvbaton_data_bytes_sent",
+        "Payload bytes acknowledged by peers",
+        &plain(counters.bytes_sent.0),
+    );
     line(
         "kvbaton_data_bytes_received",
         "Payload bytes that landed in local memory",

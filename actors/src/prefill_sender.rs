@@ -102,21 +102,23 @@ impl PrefillSender {
             })
         });
         let peer = start.reader.session;
-        context.spawn(actix::fut::wrap_future::<_, Self>(outcome).map(move |outcome, this, context| {
-            metric::write_ended(&outcome, bytes, this.clock.now().since(started));
-            span.in_scope(|| tracing::debug!(?outcome, "ended"));
-            let result = match outcome {
-                WriteOutcome::Written => WriteResult::Written,
-                WriteOutcome::Rejected(why) => WriteResult::Failed {
-                    settled: true,
-                    message: format!("{peer} refused the write: {why}"),
-                },
-                WriteOutcome::Failed { error, settled } => {
-                    WriteResult::Failed { settled, message: error.to_string() }
-                }
-            };
-            this.write_done(start.write, result, context);
-        }));
+        context.spawn(actix::fut::wrap_future::<_, Self>(outcome).map(
+            move |outcome, this, context| {
+                metric::write_ended(&outcome, bytes, this.clock.now().since(started));
+                span.in_scope(|| tracing::debug!(?outcome, "ended"));
+                let result = match outcome {
+                    WriteOutcome::Written => WriteResult::Written,
+                    WriteOutcome::Rejected(why) => WriteResult::Failed {
+                        settled: true,
+                        message: format!("{peer} refused the write: {why}"),
+                    },
+                    WriteOutcome::Failed { error, settled } => {
+                        WriteResult::Failed { settled, message: error.to_string() }
+                    }
+                };
+                this.write_done(start.write, result, context);
+            },
+        ));
     }
 
     fn write_done(&mut self, write: SendWriteId, result: WriteResult, context: &mut Context<Self>) {
@@ -238,7 +240,9 @@ impl Handler<FromEngine> for PrefillSender {
     fn handle(&mut self, message: FromEngine, context: &mut Self::Context) -> Self::Result {
         let now = self.clock.now();
         let result = match message {
-            FromEngine::Hold { request, .. } | FromEngine::Started { request, .. } if self.frozen => {
+            FromEngine::Hold { request, .. } | FromEngine::Started { request, .. }
+                if self.frozen =>
+            {
                 return Err(HoldError::NotRegistered(request));
             }
             FromEngine::Started { request, transfer } => {

@@ -10,13 +10,10 @@ fn outcome(case: PlanCase) -> Result<Vec<Copy>, String> {
     let local_blocks = blocks(&case.request.producer_blocks);
     let remote_blocks = blocks(&case.request.consumer_blocks);
     let (local, peer, columns) = case.sides();
-    let prepared = PreparedLayout::prepare(&local, peer, &columns)
-        .map_err(|error| error.name().to_owned())?;
-    let request = BlockRequest {
-        local: &local_blocks,
-        remote: &remote_blocks,
-        ends: TokenEnds::default(),
-    };
+    let prepared =
+        PreparedLayout::prepare(&local, peer, &columns).map_err(|error| error.name().to_owned())?;
+    let request =
+        BlockRequest { local: &local_blocks, remote: &remote_blocks, ends: TokenEnds::default() };
     let mut out = Vec::new();
     let summary = prepared
         .plan(request, &mut PlanScratch::default(), &mut out)

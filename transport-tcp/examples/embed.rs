@@ -2,14 +2,16 @@
 //! An engine does the same with its own memory, each side in a process of its own.
 
 use kvbaton_actors::events::Event;
-use kvbaton_actors::node::registration::{Cache, Memory};
+use kvbaton_actors::node::registration::Memory;
 use kvbaton_actors::node::{Load, Node, NodeConfig, Role};
 use kvbaton_core::blocks::BlockList;
+use kvbaton_core::fingerprint::Fingerprint;
 use kvbaton_core::ids::{Address, Bytes};
-use kvbaton_core::layout::{Layout, SpecKind, Tensor, TensorSpec};
-use kvbaton_core::plan::{GroupSpec, Heads};
+use kvbaton_core::layout::{Layout, Tensor, TensorKind, TensorSpec};
+use kvbaton_core::plan::{GroupSpec, Heads, LocalLayout};
 use kvbaton_core::receiver::LoadEnd;
 use kvbaton_core::region::{GroupKind, MemoryRange};
+use kvbaton_core::topology::Topology;
 use kvbaton_transport_tcp::TcpTransport;
 use kvbaton_transport_tcp::bootstrap::{BootstrapConfig, BootstrapServer};
 use std::time::Duration;
@@ -18,7 +20,7 @@ const BLOCKS: u64 = 64;
 const BLOCK_BYTES: u64 = 4096;
 
 /// One layer: 64 blocks of 1 head × 16 tokens × 128 two-byte values.
-fn memory(kv: &mut [u8], topology: kvbaton_core::topology::Topology) -> Memory {
+fn memory(kv: &mut [u8], topology: Topology) -> Memory {
     let storage =
         MemoryRange { start: Address(kv.as_mut_ptr() as u64), len: Bytes(kv.len() as u64) };
     let tensor = Tensor {
@@ -29,20 +31,19 @@ fn memory(kv: &mut [u8], topology: kvbaton_core::topology::Topology) -> Memory {
         shape: vec![BLOCKS, 1, 16, 128],
         strides: vec![2048, 2048, 128, 1],
         element_size: Bytes(2),
-        spec: TensorSpec { kind: SpecKind::Attention, page_size: Bytes(BLOCK_BYTES) },
+        spec: TensorSpec { kind: TensorKind::Attention, page_size: Bytes(BLOCK_BYTES) },
     };
     let layout = Layout::build(&[tensor], BLOCKS, 1).expect("the tensor fits its storage");
-    let group =
-        GroupSpec { kind: GroupKind::Attention, heads: Heads::Split(1), block_tokens: 16 };
-    let cache = Cache {
-        groups: vec![group],
-        kernel_blocks_per_block: 1,
+    let group = GroupSpec { kind: GroupKind::Attention, heads: Heads::Split(1), block_tokens: 16 };
+    let mut local = LocalLayout::new(topology, layout, vec![group], 1);
+    local.fingerprint = Some(Fingerprint {
         model: "example".into(),
         dtype: "bfloat16".into(),
+        block_size: vec![16],
         total_kv_heads: 1,
-        ..Cache::default()
-    };
-    Memory::new(topology, layout, cache).expect("layout and cache fit")
+        groups: vec![GroupKind::Attention],
+    });
+    Memory::new(local).expect("the layout is whole")
 }
 
 fn main() {

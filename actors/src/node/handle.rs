@@ -283,10 +283,7 @@ impl Node {
     /// # Errors
     /// When the configuration makes no sense, the transport cannot be opened, or the
     /// thread cannot be made.
-    pub fn start(
-        config: NodeConfig,
-        transport: impl TransportFactory,
-    ) -> Result<Self, NodeError> {
+    pub fn start(config: NodeConfig, transport: impl TransportFactory) -> Result<Self, NodeError> {
         let recorder = PrometheusBuilder::new().build_recorder();
         let metrics = recorder.handle();
         let drain = config.drain_on_stop;

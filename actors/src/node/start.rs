@@ -55,8 +55,7 @@ pub async fn start_actors(
     let incarnation = Incarnation(rand::random::<u64>() | 1);
 
     let machine = Sender::new(config.sender.clone(), incarnation, 0);
-    let sender =
-        runtime::start(PrefillSender::new(machine, clock, data.clone(), events.clone()));
+    let sender = runtime::start(PrefillSender::new(machine, clock, data.clone(), events.clone()));
     let machine = Receiver::new(receiver_config, config.topology);
     let receiver = runtime::start(DecodeReceiver::new(
         machine,
@@ -82,8 +81,7 @@ pub async fn start_actors(
     }
     let announce = announcement(&config, address.as_deref(), incarnation);
     let others = Others { sender: sender.clone(), receiver: receiver.clone(), layouts, discovery };
-    let lifecycle =
-        runtime::start(LifecycleManager::new(clock, data.clone(), others, announce));
+    let lifecycle = runtime::start(LifecycleManager::new(clock, data.clone(), others, announce));
     Ok(NodeHandle::new(sender, receiver, lifecycle, data, events, address))
 }
 

@@ -64,7 +64,9 @@ pub fn regions_from_columns(
         let shared_groups = shared_groups(columns, index)?;
         let group = match columns.group_indices.get(index) {
             Some(&-1) => RegionGroup::Shared(shared_groups.clone()),
-            Some(&group) => RegionGroup::One(bounded_group("registered_group_indices", index, group)?),
+            Some(&group) => {
+                RegionGroup::One(bounded_group("registered_group_indices", index, group)?)
+            }
             None => groups.get(name).map_or(RegionGroup::One(0), |&group| group.clone()),
         };
         let region = Region {
@@ -133,10 +135,7 @@ fn bounded_group(column: &'static str, region: usize, group: i64) -> Result<u32,
     }
 }
 
-fn shared_groups(
-    columns: &LayoutColumns,
-    index: usize,
-) -> Result<SmallVec<[u32; 4]>, LayoutError> {
+fn shared_groups(columns: &LayoutColumns, index: usize) -> Result<SmallVec<[u32; 4]>, LayoutError> {
     let Some(ids) = columns.shared_group_ids.get(index) else { return Ok(SmallVec::new()) };
     if ids.len() > MAX_GROUPS {
         let (len, limit) = (ids.len(), MAX_GROUPS);
@@ -175,7 +174,11 @@ fn check_region(region: &Region, index: usize, memory: &[MemoryRange]) -> Result
     }
     if base.checked_add(stride).is_none() {
         let value = format!("{base:#x} with rows of {stride} bytes");
-        return Err(LayoutError::ColumnValue { column: "kv_caches_base_addr", region: index, value });
+        return Err(LayoutError::ColumnValue {
+            column: "kv_caches_base_addr",
+            region: index,
+            value,
+        });
     }
     if !memory.is_empty() && rows_in_memory(base, stride, payload, memory) == 0 {
         let layer_name = region.layer_name.to_string();

@@ -64,7 +64,9 @@ pub enum LayoutError {
         ratio: u32,
     },
     /// A column of a peer's layout is shorter or longer than the others.
-    #[error("layout column {column} has {len} entries, expected {expected}; the peer must send one per region")]
+    #[error(
+        "layout column {column} has {len} entries, expected {expected}; the peer must send one per region"
+    )]
     ColumnLength {
         /// Its name on the wire.
         column: &'static str,
@@ -74,7 +76,9 @@ pub enum LayoutError {
         expected: usize,
     },
     /// A value of a peer's layout that cannot be.
-    #[error("layout column {column}, region {region}: {value} is not allowed; the peer's layout is broken")]
+    #[error(
+        "layout column {column}, region {region}: {value} is not allowed; the peer's layout is broken"
+    )]
     ColumnValue {
         /// Its name on the wire.
         column: &'static str,
@@ -110,7 +114,9 @@ pub enum LayoutError {
     #[error("memory range {0} is empty, overflows, overlaps the one before it or is out of order")]
     MemoryRange(usize),
     /// A region or tensor of a group that is not described.
-    #[error("layer {layer_name} belongs to KV group {group}, but only {groups} groups are described; describe every group")]
+    #[error(
+        "layer {layer_name} belongs to KV group {group}, but only {groups} groups are described; describe every group"
+    )]
     GroupNotDescribed {
         /// The layer.
         layer_name: String,
@@ -120,7 +126,9 @@ pub enum LayoutError {
         groups: usize,
     },
     /// Groups share a region but split heads differently.
-    #[error("layer {layer_name} is shared by KV groups {groups:?} whose heads differ; give them equal heads or memory of their own")]
+    #[error(
+        "layer {layer_name} is shared by KV groups {groups:?} whose heads differ; give them equal heads or memory of their own"
+    )]
     SharedHeadsDiffer {
         /// The layer.
         layer_name: String,
@@ -128,6 +136,8 @@ pub enum LayoutError {
         groups: Vec<u32>,
     },
     /// Ranks, sizes or ratios that cannot be.
-    #[error("the topology or kernel block ratio is impossible: {0}; ranks count from 0 and lie below their size")]
+    #[error(
+        "the topology or kernel block ratio is impossible: {0}; ranks count from 0 and lie below their size"
+    )]
     Topology(String),
 }

@@ -47,9 +47,9 @@ impl GrantableRows {
         for (region, row, exclusive) in RowMap::new(regions).iter() {
             let (base, stride, payload) = (region.base.0, region.stride.0, region.payload.0);
             let known = open.iter_mut().rev().take_while(|(other, _)| *other == row);
-            let found = known.map(|(_, piece)| piece).find(|piece| {
-                exclusive && piece.group == region.group && piece.stride == stride
-            });
+            let found = known
+                .map(|(_, piece)| piece)
+                .find(|piece| exclusive && piece.group == region.group && piece.stride == stride);
             if let Some(piece) = found {
                 piece.len = piece.len.max(base - piece.base + payload);
                 continue;

@@ -8,8 +8,8 @@ mod error;
 mod granted;
 mod tensor;
 
-pub(crate) use columns::{check_memory, rows_are_whole, rows_in_memory};
 pub use columns::{MAX_GROUPS, MAX_NAME_LEN, MAX_REGIONS, regions_from_columns};
+pub(crate) use columns::{check_memory, rows_are_whole, rows_in_memory};
 pub use error::LayoutError;
 pub use granted::{GrantableRows, granted_rows};
 pub use tensor::{Tensor, TensorKind, TensorSpec, layer_index};
@@ -146,7 +146,11 @@ impl Layout {
         }
         let end = tensor.storage.start.0 + tensor.storage.len.0;
         let rows = rows_in(base, stride, payload, end).min(tensor.shape[0]);
-        self.add(tensor, index, View { base, stride, payload, rows, row_offset: None, opaque: false });
+        self.add(
+            tensor,
+            index,
+            View { base, stride, payload, rows, row_offset: None, opaque: false },
+        );
         Ok(())
     }
 
@@ -195,8 +199,7 @@ fn packed_view(tensor: &Tensor, flat_rows: u64) -> Option<View> {
     if kind != TensorKind::Latent && tensor.heads_are_packed() {
         return None;
     }
-    let page_contiguous =
-        !flat && tensor.row_is_contiguous() && tensor.inner_bytes(1) <= stride;
+    let page_contiguous = !flat && tensor.row_is_contiguous() && tensor.inner_bytes(1) <= stride;
     if page_contiguous {
         let (base, payload) = (tensor.address().0, tensor.inner_bytes(1));
         let rows = rows_in(base, stride, payload, start + len).min(tensor.shape[0]);

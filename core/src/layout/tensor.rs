@@ -79,7 +79,8 @@ impl Tensor {
     /// Checks that all of the tensor lies in its storage and that no length overflows,
     /// so that plain arithmetic is safe afterwards.
     pub(super) fn check(&self) -> Result<(), LayoutError> {
-        let broken = |what: String| LayoutError::Tensor { layer_name: self.layer_name.clone(), what };
+        let broken =
+            |what: String| LayoutError::Tensor { layer_name: self.layer_name.clone(), what };
         if self.shape.is_empty() || self.shape.len() != self.strides.len() {
             return Err(broken(format!(
                 "shape {:?} and strides {:?} must have the same, non-zero length",

@@ -57,7 +57,11 @@ impl RankPair {
     }
 
     /// Checks that rows of `layer_name` may be cut as this pair needs.
-    pub(super) fn check(&self, layer_name: &str, uncuttable: Option<&'static str>) -> Result<(), Incompatible> {
+    pub(super) fn check(
+        &self,
+        layer_name: &str,
+        uncuttable: Option<&'static str>,
+    ) -> Result<(), Incompatible> {
         if self.same_size() {
             return Ok(());
         }
@@ -65,18 +69,32 @@ impl RankPair {
         let layer_name = || layer_name.to_owned();
         if self.spec.kind == GroupKind::State {
             let layer_name = layer_name();
-            return Err(Incompatible::StateReshardingUnsupported { layer_name, local_tp, remote_tp });
+            return Err(Incompatible::StateReshardingUnsupported {
+                layer_name,
+                local_tp,
+                remote_tp,
+            });
         }
         let Heads::Split(heads) = self.spec.heads else { return Ok(()) };
         let unknown = (heads == 0).then_some("the number of KV heads is not known");
         let uncuttable = uncuttable.filter(|_| !self.parts_are_equal());
         if let Some(why) = unknown.or(uncuttable) {
             let layer_name = layer_name();
-            return Err(Incompatible::HeadReshardingUnsupported { layer_name, local_tp, remote_tp, why });
+            return Err(Incompatible::HeadReshardingUnsupported {
+                layer_name,
+                local_tp,
+                remote_tp,
+                why,
+            });
         }
         if !spreads(heads, local_tp) || !spreads(heads, remote_tp) {
             let layer_name = layer_name();
-            return Err(Incompatible::KvHeadsDoNotDivide { layer_name, heads, local_tp, remote_tp });
+            return Err(Incompatible::KvHeadsDoNotDivide {
+                layer_name,
+                heads,
+                local_tp,
+                remote_tp,
+            });
         }
         Ok(())
     }
@@ -95,7 +113,8 @@ impl RankPair {
             _ if self.same_size() => whole,
             Heads::Replicated => {
                 let ratio = (self.local.tp_size / self.peer.tp_size).max(1);
-                whole.map(|slice| Slice { sends: self.local.tp_rank.is_multiple_of(ratio), ..slice })
+                whole
+                    .map(|slice| Slice { sends: self.local.tp_rank.is_multiple_of(ratio), ..slice })
             }
             Heads::Split(heads) => self.head_slice(u64::from(heads), local_len, remote_len),
         }
@@ -108,7 +127,10 @@ impl RankPair {
         let ours = HeadRange::of(heads, self.local.tp_rank.into(), tp);
         let theirs = HeadRange::of(heads, self.peer.tp_rank.into(), peer_tp);
         let bytes = local_len / ours.count;
-        if bytes == 0 || bytes * ours.count != local_len || bytes.checked_mul(theirs.count)? != remote_len {
+        if bytes == 0
+            || bytes * ours.count != local_len
+            || bytes.checked_mul(theirs.count)? != remote_len
+        {
             return None;
         }
         let first = ours.first.max(theirs.first);

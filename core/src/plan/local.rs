@@ -107,7 +107,11 @@ impl LocalLayout {
         let layer_name = || region.layer_name.to_string();
         let (payload, stride) = (region.payload.0, region.stride.0);
         if payload == 0 || payload > stride || region.base.0.checked_add(stride).is_none() {
-            return Err(LayoutError::PayloadExceedsStride { layer_name: layer_name(), payload, stride });
+            return Err(LayoutError::PayloadExceedsStride {
+                layer_name: layer_name(),
+                payload,
+                stride,
+            });
         }
         let groups = groups_of(&region.group);
         if groups.is_empty() {

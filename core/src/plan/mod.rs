@@ -13,7 +13,7 @@ mod rows;
 mod runs;
 
 pub use copies::{BlockRequest, PlanScratch, PlanSummary, TokenEnds};
+pub(crate) use local::groups_of;
 pub use local::{GroupSpec, Heads, LocalLayout, PeerTopology};
 pub use prepare::PreparedLayout;
-pub(crate) use local::groups_of;
 pub(crate) use rows::RowMap;

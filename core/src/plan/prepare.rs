@@ -75,11 +75,8 @@ impl PreparedLayout {
         let (local_pp, remote_pp) = (local.topology.pp_size, peer.pp_size);
         check_rows_named(&local.regions, &remote, local_pp, remote_pp)?;
         let pairs = align(&local.regions, &remote, local_pp, remote_pp)?;
-        let rank_pair = |region: &Region| RankPair {
-            local: local.topology,
-            peer,
-            spec: local.spec_of(region),
-        };
+        let rank_pair =
+            |region: &Region| RankPair { local: local.topology, peer, spec: local.spec_of(region) };
         for pair in &pairs {
             let region = &local.regions[pair.local];
             rank_pair(region).check(&region.layer_name, uncuttable(local, pair.local))?;
@@ -244,8 +241,7 @@ impl<'a> Builder<'a> {
             }
         }
         for span in &mut out {
-            span.rows_merge =
-                span.len == span.source_stride && span.len == span.destination_stride;
+            span.rows_merge = span.len == span.source_stride && span.len == span.destination_stride;
         }
         PreparedLayout { groups: self.groups, classes, spans: out }
     }

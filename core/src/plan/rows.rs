@@ -59,7 +59,6 @@ fn is_exclusive(row: &[&Region]) -> bool {
     let at_start = row.iter().take_while(|region| region.base == first.base);
     let mut groups: Vec<&RegionGroup> = at_start.map(|region| &region.group).collect();
     groups.sort_unstable();
-    row.iter().all(|region| {
-        region.stride == first.stride && groups.binary_search(&&region.group).is_ok()
-    })
+    row.iter()
+        .all(|region| region.stride == first.stride && groups.binary_search(&&region.group).is_ok())
 }

@@ -65,7 +65,9 @@ fn nulls(list: &BlockList) -> u64 {
 /// ends behind P. Never cuts a state, which is whole or nothing `[F48]`.
 fn blocks_behind_end(rule: &GroupRule, ends: TokenEnds) -> i64 {
     match (ends.producer, ends.consumer) {
-        (Some(ours), Some(theirs)) if rule.block_tokens > 0 && rule.kind == GroupKind::Attention => {
+        (Some(ours), Some(theirs))
+            if rule.block_tokens > 0 && rule.kind == GroupKind::Attention =>
+        {
             i64::from(ours.div_ceil(rule.block_tokens))
                 - i64::from(theirs.div_ceil(rule.block_tokens))
         }
@@ -166,7 +168,9 @@ pub(super) fn sort_and_merge(
         if next.destination < last.destination + last.rows {
             return Err(RequestError::BlockNamedTwice { group, block: next.destination });
         }
-        if last.destination + last.rows == next.destination && last.source + last.rows == next.source {
+        if last.destination + last.rows == next.destination
+            && last.source + last.rows == next.source
+        {
             last.rows += next.rows;
         } else {
             kept += 1;
@@ -179,9 +183,8 @@ pub(super) fn sort_and_merge(
 
 /// Every row exists on both sides `[A09]`.
 fn check_rows(group: usize, rule: &GroupRule, runs: &[RunPair]) -> Result<(), RequestError> {
-    let out_of_range = |side, block, rows| {
-        Err(RequestError::BlockOutOfRange { group, side, block, rows })
-    };
+    let out_of_range =
+        |side, block, rows| Err(RequestError::BlockOutOfRange { group, side, block, rows });
     for run in runs {
         if run.source + run.rows > rule.source_rows {
             return out_of_range("prefill", run.source + run.rows - 1, rule.source_rows);
