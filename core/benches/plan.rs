@@ -52,8 +52,7 @@ fn table_and_pull(layers: usize) -> (LayoutTable, Pull) {
     columns.group_indices.truncate(layers);
     columns.shared_group_ids.truncate(layers);
     columns.row_offsets.truncate(layers);
-    let spec =
-        GroupSpec { kind: GroupKind::Attention, heads: Heads::Replicated, block_tokens: 64 };
+    let spec = GroupSpec { kind: GroupKind::Attention, heads: Heads::Replicated, block_tokens: 64 };
     let topology = Topology { tp_rank: 1, tp_size: 4, pp_rank: 0, pp_size: 1 };
     let local = vector_files::local_layout(topology, &columns, vec![spec; 4], 1);
     let mut table = LayoutTable::default();

@@ -134,7 +134,13 @@ impl PreparedLayout {
 }
 
 /// Applies runs to spans. No overflow: every row was checked to lie in memory.
-fn emit(class: &SpanClass, spans: &[Span], runs: &[RunPair], first: usize, out: &mut Vec<Copy>) -> u64 {
+fn emit(
+    class: &SpanClass,
+    spans: &[Span],
+    runs: &[RunPair],
+    first: usize,
+    out: &mut Vec<Copy>,
+) -> u64 {
     let (Some(head), Some(last)) = (runs.first(), runs.last()) else { return 0 };
     let start = out.len();
     // Runs are sorted by destination, so this is how far apart rows can be.
