@@ -118,7 +118,7 @@ impl PreparedLayout {
         let spans = &self.spans[class.spans.clone()];
         if let [group] = class.groups[..] {
             let runs = &scratch.runs[scratch.groups[group as usize].clone()];
-            return Ok(emit(spans, runs, first, out));
+            return Ok(emit(class, spans, runs, first, out));
         }
         // Groups that share memory: their lists, one after the other.
         let start = scratch.runs.len();
@@ -127,46 +127,99 @@ impl PreparedLayout {
         }
         let group = class.groups[0] as usize;
         sort_and_merge(group, &mut scratch.runs, start)?;
-        let bytes = emit(spans, &scratch.runs[start..], first, out);
+        let bytes = emit(class, spans, &scratch.runs[start..], first, out);
         scratch.runs.truncate(start);
         Ok(bytes)
     }
 }
 
 /// Applies runs to spans. No overflow: every row was checked to lie in memory.
-fn emit(spans: &[Span], runs: &[RunPair], first: usize, out: &mut Vec<Copy>) -> u64 {
-    out.reserve(spans.len().saturating_mul(runs.len()).min(1 << 20));
-    let rows: u64 = runs.iter().map(|run| run.rows).sum();
-    let mut bytes = 0u64;
-    for span in spans {
-        bytes += span.len * rows;
+fn emit(
+    class: &SpanClass,
+    spans: &[Span],
+    runs: &[RunPair],
+    first: usize,
+    out: &mut Vec<Copy>,
+) -> u64 {
+    let (Some(head), Some(last)) = (runs.first(), runs.last()) else { return 0 };
+    let start = out.len();
+    // Runs are sorted by destination, so this is how far apart rows can be.
+    let extent = last.destination + last.rows - head.destination;
+    if extent >= class.join_rows {
+        emit_joining(spans, runs, first, out);
+    } else if class.rows_merge {
         for run in runs {
-            let source = span.source + run.source * span.source_stride;
-            let destination = span.destination + run.destination * span.destination_stride;
-            if span.rows_merge {
-                push(out, first, source, destination, span.len * run.rows);
-                continue;
-            }
-            for row in 0..run.rows {
-                let source = source + row * span.source_stride;
-                let destination = destination + row * span.destination_stride;
-                push(out, first, source, destination, span.len);
+            out.extend(spans.iter().map(|span| span.copy(run.source, run.destination, run.rows)));
+        }
+        join_at(out, start, first);
+    } else {
+        for span in spans {
+            emit_span(span, runs, out);
+        }
+        join_at(out, start, first);
+    }
+    let rows: u64 = runs.iter().map(|run| run.rows).sum();
+    spans.iter().map(|span| span.len).sum::<u64>() * rows
+}
+
+fn emit_span(span: &Span, runs: &[RunPair], out: &mut Vec<Copy>) {
+    if span.rows_merge {
+        out.extend(runs.iter().map(|run| span.copy(run.source, run.destination, run.rows)));
+        return;
+    }
+    for run in runs {
+        let row = |row| span.copy(run.source + row, run.destination + row, 1);
+        out.extend((0..run.rows).map(row));
+    }
+}
+
+/// The rare case that the end of one span's memory is the start of the next one's.
+fn emit_joining(spans: &[Span], runs: &[RunPair], first: usize, out: &mut Vec<Copy>) {
+    for span in spans {
+        for run in runs {
+            let (step, count) = if span.rows_merge { (run.rows, 1) } else { (1, run.rows) };
+            for row in 0..count {
+                push(out, first, span.copy(run.source + row, run.destination + row, step));
             }
         }
     }
-    bytes
+}
+
+/// Joins the copy at `start`, the first of a class, to the one before it if it continues it.
+fn join_at(out: &mut Vec<Copy>, start: usize, first: usize) {
+    if start > first
+        && let Some(&[last, next]) = out.get(start - 1..=start)
+        && continues(last, next)
+    {
+        out[start - 1].len.0 += next.len.0;
+        out.remove(start);
+    }
+}
+
+fn continues(last: Copy, next: Copy) -> bool {
+    last.destination.0 + last.len.0 == next.destination.0
+        && last.source.0 + last.len.0 == next.source.0
+}
+
+impl Span {
+    #[inline]
+    fn copy(&self, source_row: u64, destination_row: u64, rows: u64) -> Copy {
+        Copy {
+            source: Address(self.source + source_row * self.source_stride),
+            destination: Address(self.destination + destination_row * self.destination_stride),
+            len: Bytes(self.len * rows),
+        }
+    }
 }
 
 /// Appends a copy, to the request's last one if it continues it on both sides `[A08]`.
-#[inline]
-fn push(out: &mut Vec<Copy>, first: usize, source: u64, destination: u64, len: u64) {
+fn push(out: &mut Vec<Copy>, first: usize, next: Copy) {
     if out.len() > first
         && let Some(last) = out.last_mut()
-        && last.destination.0 + last.len.0 == destination
-        && last.source.0 + last.len.0 == source
+        && continues(*last, next)
     {
-        last.len.0 += len;
+        last.len.0 += next.len.0;
         return;
     }
-    out.push(Copy { source: Address(source), destination: Address(destination), len: Bytes(len) });
+    out.push(next);
 }

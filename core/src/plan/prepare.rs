@@ -41,6 +41,11 @@ pub(super) struct GroupRule {
 pub(super) struct SpanClass {
     pub groups: SmallVec<[u32; 4]>,
     pub spans: Range<usize>,
+    /// Rows of every span follow each other without a gap.
+    pub rows_merge: bool,
+    /// Fewest rows that a request's blocks must stretch over for the copies of one span to
+    /// run into the next one's.
+    pub join_rows: u64,
 }
 
 /// `len` bytes of each row that move from P to D.
@@ -237,11 +242,22 @@ impl<'a> Builder<'a> {
             }
             match classes.last_mut() {
                 Some(class) if same => class.spans.end = out.len(),
-                _ => classes.push(SpanClass { groups, spans: out.len() - 1..out.len() }),
+                _ => classes.push(SpanClass {
+                    groups,
+                    spans: out.len() - 1..out.len(),
+                    rows_merge: true,
+                    join_rows: u64::MAX,
+                }),
             }
         }
         for span in &mut out {
             span.rows_merge = span.len == span.source_stride && span.len == span.destination_stride;
+        }
+        for class in &mut classes {
+            let spans = &out[class.spans.clone()];
+            class.rows_merge = spans.iter().all(|span| span.rows_merge);
+            let distances = spans.windows(2).filter_map(|pair| pair[0].join_rows(&pair[1]));
+            class.join_rows = distances.min().unwrap_or(u64::MAX);
         }
         PreparedLayout { groups: self.groups, classes, spans: out }
     }
@@ -255,5 +271,18 @@ impl Span {
             && self.destination + self.len == next.destination
             && self.len + next.len <= self.source_stride
             && self.len + next.len <= self.destination_stride
+    }
+
+    /// Rows from this span's first copied row to the one that ends where `next`'s first
+    /// copied row starts; `None` when no row can. 0 where strides leave it open.
+    fn join_rows(&self, next: &Self) -> Option<u64> {
+        if self.destination_stride != next.destination_stride
+            || self.source_stride != next.source_stride
+        {
+            return Some(0);
+        }
+        let distance = next.destination.checked_sub(self.destination)?.checked_sub(self.len)?;
+        let whole = distance.is_multiple_of(self.destination_stride);
+        whole.then_some(distance / self.destination_stride + 1)
     }
 }
