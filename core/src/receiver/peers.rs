@@ -1,6 +1,6 @@
 //! What D knows of P workers: engines, and which of them hold D's layout.
 
-use crate::directory::{EngineRanks, OurRank};
+use crate::directory::EngineRanks;
 use crate::ids::EngineId;
 use lru::LruCache;
 use std::num::NonZeroUsize;
@@ -35,13 +35,6 @@ impl Peers {
     /// Forgets an engine, so that its next load asks the bootstrap server again `[P12]`.
     pub fn forget_engine(&mut self, engine: &EngineId) {
         self.engines.pop(engine);
-    }
-
-    /// What the engine's rank at `address` said of itself.
-    pub fn ours(&self, engine: &EngineId, address: &str) -> Option<OurRank> {
-        let ranks = self.engines.peek(engine)?;
-        let mut all = ranks.values().flat_map(|stages| stages.values());
-        all.find(|rank| &*rank.address == address).and_then(|rank| rank.ours)
     }
 
     pub fn has_echoed(&mut self, address: &Arc<str>) -> bool {

@@ -305,8 +305,11 @@ impl<L: PlanCopies + Clone> Sender<L> {
             Ended::Failed(why) => why,
         };
         transfer.ending.get_or_insert(why);
-        let (running, waiting): (Vec<Reader>, Vec<Reader>) =
-            transfer.pending.keys().cloned().partition(|it| transfer.pending[it].stage.is_writing());
+        let (running, waiting): (Vec<Reader>, Vec<Reader>) = transfer
+            .pending
+            .keys()
+            .cloned()
+            .partition(|it| transfer.pending[it].stage.is_writing());
         for reader in waiting {
             self.fail_reader(id, &reader, why, true, message(why, id));
         }
@@ -417,6 +420,3 @@ fn message(why: FailureReason, transfer: &TransferId) -> String {
     };
     format!("transfer {transfer} {what}")
 }
-
-#[cfg(test)]
-mod tests;

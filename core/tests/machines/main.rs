@@ -1,0 +1,8 @@
+//! The protocol machines: one test per rule and failure, then both sides together.
+
+mod names;
+mod planner;
+mod receiver_driver;
+mod receiver_rules;
+mod sender_driver;
+mod sender_rules;
