@@ -63,6 +63,10 @@ impl Receiver {
                 self.request_failed(pull, &request, None, silent, now);
             }
             self.pulls.remove(&pull);
+        } else if self.pulls.get(&pull).is_some_and(|open| open.open.is_empty()) {
+            // Nobody waits for the last answer, which may never come.
+            self.pulls.remove(&pull);
+            self.actions.push_back(ReceiverAction::ClosePull(pull));
         }
     }
 

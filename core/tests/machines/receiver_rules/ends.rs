@@ -183,6 +183,18 @@ fn p02_an_answer_that_names_a_request_twice_or_a_foreign_one_changes_nothing_els
 }
 
 #[test]
+fn f25_a_pull_whose_last_answer_is_lost_is_closed_with_its_last_request() {
+    let mut d = pulling(ONE, &["a", "b"]);
+    let pull = d.pull_to(0, 0);
+    d.ok(pull, Status::Continue, &["a"]);
+    assert_eq!(d.receiver.open_pulls(), 1);
+    d.ok(pull, Status::Continue, &["b"]);
+    assert_eq!(d.receiver.open_pulls(), 0);
+    d.revoke_all();
+    assert_eq!(d.ends("b"), [LoadEnd::Loaded]);
+}
+
+#[test]
 fn p04_p_is_told_how_long_d_still_waits() {
     let config = ReceiverConfig::default();
     let mut d = ReceiverDriver::with(config.clone(), 1, 1);
