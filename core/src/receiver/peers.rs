@@ -3,11 +3,12 @@
 use crate::directory::EngineRanks;
 use crate::ids::EngineId;
 use lru::LruCache;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 /// Bounded by least recent use: forgetting costs a query, or a layout sent again `[L08]`.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Peers {
     engines: LruCache<EngineId, Arc<EngineRanks>>,
     /// Addresses that echoed the current layout id `[L04]`.
@@ -51,6 +52,14 @@ impl Peers {
 
     pub fn forget_echoes(&mut self) {
         self.echoed.clear();
+    }
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let engines: Vec<_> = self.engines.iter().collect();
+        let echoed: Vec<_> = self.echoed.iter().map(|(address, ())| address).collect();
+        f.debug_struct("Peers").field("engines", &engines).field("echoed", &echoed).finish()
     }
 }
 
