@@ -57,17 +57,29 @@ impl Receiver {
                 self.rank_settled(load, &address, now);
             }
         }
+        let named = reply.ok.iter().chain(&reply.failed).flatten();
+        let late = self.pulls.get_mut(&pull).map_or_else(Vec::new, |open| {
+            named.filter_map(|request| open.lingering.remove(request)).collect()
+        });
+        self.writers_answered(pull, &late, now);
         if reply.status == Status::Finish {
             let silent = "it finished without reporting a result for this request";
             for (request, _) in self.open_requests(pull) {
                 self.request_failed(pull, &request, None, silent, now);
             }
-            self.pulls.remove(&pull);
-        } else if self.pulls.get(&pull).is_some_and(|open| open.open.is_empty()) {
-            // Nobody waits for the last answer, which may never come.
-            self.pulls.remove(&pull);
-            self.actions.push_back(ReceiverAction::ClosePull(pull));
+            self.end_pull(pull, now);
+        } else {
+            // Nobody may wait for the last answer, which may never come.
+            self.close_if_empty(pull);
         }
+    }
+
+    /// P has said its last word on a pull.
+    fn end_pull(&mut self, pull: PullId, now: Timestamp) -> Option<OpenPull> {
+        let mut open = self.remove_pull(pull)?;
+        let late: Vec<LoadId> = std::mem::take(&mut open.lingering).into_values().collect();
+        self.writers_answered(pull, &late, now);
+        Some(open)
     }
 
     /// One request failed at one P rank. `outcome` is what our own P says of it.
@@ -93,7 +105,7 @@ impl Receiver {
 
     /// The pull as a whole was refused.
     fn refuse(&mut self, pull: PullId, reply: &Reply, now: Timestamp) {
-        let Some(open) = self.pulls.remove(&pull) else { return };
+        let Some(open) = self.end_pull(pull, now) else { return };
         self.actions.push_back(ReceiverAction::ClosePull(pull));
         let text = reply.message.clone().unwrap_or_else(|| "it refused the pull".into());
         // Our own P refuses before it writes; of a stock P it is not known.
@@ -107,7 +119,7 @@ impl Receiver {
     /// The connection of a pull broke, or could not be made: `sent` tells whether P may
     /// have read the pull.
     pub fn pull_failed(&mut self, pull: PullId, sent: bool, error: &str, now: Timestamp) {
-        let Some(open) = self.pulls.remove(&pull) else { return };
+        let Some(open) = self.remove_pull(pull) else { return };
         // Whoever answers there next may be another process.
         self.peers.forget_engine(&open.engine);
         self.peers.forget_echo(&open.address);
@@ -132,7 +144,7 @@ impl Receiver {
     }
 
     fn repeat(&mut self, pull: PullId, now: Timestamp, change: impl FnOnce(&mut OpenPull)) {
-        let Some(mut open) = self.pulls.remove(&pull) else { return };
+        let Some(mut open) = self.end_pull(pull, now) else { return };
         self.actions.push_back(ReceiverAction::ClosePull(pull));
         open.repeats += 1;
         change(&mut open);

@@ -18,8 +18,10 @@ pub struct ReceiverConfig {
     pub revoke_settles: bool,
     /// Feature bits that go along with pulls to our own P.
     pub features: u64,
-    /// How long blocks that a stock P may still write to stay closed to other stock
-    /// loads. They are the engine's again at once: late writes are refused meanwhile.
+    /// How long blocks stay closed to stock loads after a stock P answered that it failed.
+    /// They are the engine's again at once: late writes are refused meanwhile. Without an
+    /// answer they stay closed until the load's deadline, which must therefore lie beyond
+    /// the time that a stock P waits for a prefill (480 s).
     pub stock_quarantine: Duration,
 }
 

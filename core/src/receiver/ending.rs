@@ -1,11 +1,13 @@
 //! How loads end: exactly once, and only when nothing can land any more `[P08]`.
 
 use super::load::{LoadFailure, LoadFailureReason, LoadId, Phase, Waiting};
-use super::{LoadKind, Receiver, ReceiverAction, Timer, Wait};
+use super::{LoadKind, OpenPull, Receiver, ReceiverAction, Timer, Wait};
 use crate::directory::OurRank;
 use crate::ids::Grant;
+use crate::sender::PullId;
 use crate::time::Timestamp;
 use crate::wire::DropTransfers;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Receiver {
@@ -99,15 +101,17 @@ impl Receiver {
     }
 
     fn revoke(&mut self, id: LoadId, now: Timestamp) {
-        self.leave_pulls(id);
+        let unanswered = self.leave_pulls(id);
         let Some(load) = self.loads.get_mut(&id) else { return };
         if !load.wants_kv() {
             self.finish(id);
             return;
         }
-        if load.stock_unsettled && load.has_blocks() {
-            let until = now + self.config.stock_quarantine;
-            self.quarantine.add(until, load.spec.blocks.clone());
+        if load.stock_unsettled || !unanswered.is_empty() {
+            let soon = now + self.config.stock_quarantine;
+            let until = if unanswered.is_empty() { soon } else { soon.max(load.deadline) };
+            let blocks = load.spec.blocks.clone();
+            self.quarantine.add(id, until, blocks, unanswered, now);
         }
         load.phase = Phase::Revoking;
         self.timers.clear(&Timer::Deadline(id));
@@ -152,17 +156,53 @@ impl Receiver {
         self.actions.push_back(ReceiverAction::Ended { request, transfer, end });
     }
 
-    /// Nobody waits for the load's answers any more; pulls without others are closed.
-    fn leave_pulls(&mut self, id: LoadId) {
-        let Some(load) = self.loads.get_mut(&id) else { return };
+    /// The load waits for no answers any more. Pulls that nobody waits for are closed; those
+    /// that a stock P may still write for are kept, and returned.
+    fn leave_pulls(&mut self, id: LoadId) -> BTreeSet<PullId> {
+        let mut unanswered = BTreeSet::new();
+        let Some(load) = self.loads.get_mut(&id) else { return unanswered };
+        let (wanted, deadline) = (load.wants_kv(), load.deadline);
+        let request = load.spec.request.clone();
         for (_, Waiting { pull, ours }) in std::mem::take(&mut load.outstanding) {
-            load.stock_unsettled |= ours.is_none();
             let Some(open) = self.pulls.get_mut(&pull) else { continue };
-            open.open.remove(&load.spec.request);
-            if open.open.is_empty() {
-                self.pulls.remove(&pull);
-                self.actions.push_back(ReceiverAction::ClosePull(pull));
+            open.open.remove(&request);
+            if ours.is_none() && wanted {
+                open.lingering.insert(request.clone(), id);
+                open.linger_until = open.linger_until.max(deadline);
+                self.timers.set(Timer::Linger(pull), open.linger_until);
+                unanswered.insert(pull);
             }
+            self.close_if_empty(pull);
+        }
+        unanswered
+    }
+
+    /// Closes a pull of which no answer is waited for.
+    pub(super) fn close_if_empty(&mut self, pull: PullId) {
+        let open = self.pulls.get(&pull);
+        if open.is_some_and(|open| open.open.is_empty() && open.lingering.is_empty()) {
+            self.remove_pull(pull);
+            self.actions.push_back(ReceiverAction::ClosePull(pull));
+        }
+    }
+
+    pub(super) fn remove_pull(&mut self, pull: PullId) -> Option<OpenPull> {
+        self.timers.clear(&Timer::Linger(pull));
+        self.pulls.remove(&pull)
+    }
+
+    /// A stock P has said its last word on loads that ended earlier: loads that wait for
+    /// their blocks look again.
+    pub(super) fn writers_answered(&mut self, pull: PullId, loads: &[LoadId], now: Timestamp) {
+        let until = now + self.config.stock_quarantine;
+        let mut lifted = false;
+        for load in loads {
+            lifted |= self.quarantine.answered(*load, pull, until);
+        }
+        if lifted {
+            let waiting = self.loads.iter().filter(|(_, load)| load.phase == Phase::Quarantined);
+            self.staged.extend(waiting.map(|(id, _)| *id));
+            self.flush(now);
         }
     }
 }

@@ -144,6 +144,7 @@ pub enum LoadError {
 enum Timer {
     Deadline(LoadId),
     Quarantine(LoadId),
+    Linger(PullId),
 }
 
 /// One pull without its last answer.
@@ -157,6 +158,10 @@ struct OpenPull {
     with_layout: bool,
     /// Requests without an answer.
     open: BTreeMap<RequestId, LoadId>,
+    /// Loads that ended although a stock P may still write for them: its answers tell
+    /// when it no longer does.
+    lingering: BTreeMap<RequestId, LoadId>,
+    linger_until: Timestamp,
     /// Pulls that this one repeats, at most [`MAX_REPEATS`].
     repeats: u8,
 }
@@ -312,6 +317,12 @@ impl Receiver {
                         self.staged.push(id);
                     }
                 }
+                Timer::Linger(pull) => {
+                    if let Some(open) = self.pulls.get_mut(&pull) {
+                        open.lingering.clear();
+                    }
+                    self.close_if_empty(pull);
+                }
             }
         }
         self.flush(now);
@@ -347,7 +358,8 @@ impl Receiver {
         self.loads.len()
     }
 
-    /// Pulls without their last answer.
+    /// Pulls without their last answer, also those that only a stock P's late answers
+    /// are waited for.
     #[must_use]
     pub fn open_pulls(&self) -> usize {
         self.pulls.len()

@@ -59,6 +59,8 @@ impl Receiver {
                     incarnation: rank.ours.map(|it| it.incarnation).unwrap_or_default(),
                     form: if rank.ours.is_some() { Form::Compact } else { Form::Stock },
                     open: batch.clone(),
+                    lingering: BTreeMap::new(),
+                    linger_until: now,
                     repeats: 0,
                 };
                 self.await_answers(&open, rank);

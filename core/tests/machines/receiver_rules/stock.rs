@@ -46,7 +46,7 @@ fn p08_a_load_from_ours_and_stock_ranks_waits_for_both_and_drops_only_ours() {
 
 #[test]
 fn p09_f01_blocks_that_a_stock_p_may_still_write_stay_closed_to_stock_loads() {
-    for end in ["dropped", "failed", "lost", "timed out", "error"] {
+    for end in ["failed", "lost", "timed out", "error"] {
         let config = ReceiverConfig::default();
         let mut d = ReceiverDriver::with(config.clone(), 1, 1);
         let spec = d.spec("a");
@@ -55,7 +55,6 @@ fn p09_f01_blocks_that_a_stock_p_may_still_write_stay_closed_to_stock_loads() {
         d.discover(STOCK);
         let pull = d.pull_to(0, 0);
         match end {
-            "dropped" => d.drop_load("a"),
             "failed" => {
                 let failed = Some(vec![request("a")]);
                 d.reply(pull, Reply { failed, ..reply(Status::Finish) });
@@ -74,11 +73,68 @@ fn p09_f01_blocks_that_a_stock_p_may_still_write_stay_closed_to_stock_loads() {
         if !d.asked.is_empty() {
             d.discover(STOCK);
         }
-        let names = |d: &ReceiverDriver| d.pulls[&d.pull_to(0, 0)].pull.requests.len();
-        assert_eq!((d.pulls.len(), names(&d)), (1, 1), "{end}: only the other blocks are pulled");
+        let names = |d: &ReceiverDriver| d.pulls[&d.pull_to(0, 0)].pull.requests[0].clone();
+        assert_eq!(names(&d).request_id, request("c"), "{end}: only the other blocks are pulled");
         d.wait_until(d.now + config.stock_quarantine);
-        assert_eq!(d.pulls.len(), 2, "{end}: the wait is bounded");
+        assert_eq!(names(&d).request_id, request("b"), "{end}: the wait is bounded");
     }
+}
+
+/// A D whose load `a` was dropped while a stock P was asked, and whose load `b` wants the
+/// same blocks.
+fn dropped_and_wanted_again() -> ReceiverDriver {
+    let mut d = ReceiverDriver::new();
+    let spec = d.spec("a");
+    d.accept(spec.clone()).unwrap();
+    d.flush();
+    d.discover(STOCK);
+    d.drop_load("a");
+    d.revoke_all();
+    assert_eq!(d.ends("a"), [LoadEnd::Dropped]);
+    d.wait_until(seconds(100));
+    let again = same_blocks(&mut d, "b", &spec);
+    d.accept(again).unwrap();
+    d.flush();
+    d
+}
+
+#[test]
+fn p09_f01_blocks_wait_for_the_answer_of_a_stock_p_that_still_prefills() {
+    for answer in ["ok", "failed", "finish", "error"] {
+        let mut d = dropped_and_wanted_again();
+        let pull = d.pull_to(0, 0);
+        assert_eq!(d.pulls[&pull].pull.requests[0].request_id, request("a"));
+        let names = Some(vec![request("a")]);
+        d.reply(
+            pull,
+            match answer {
+                "ok" => Reply { ok: names, ..reply(Status::Continue) },
+                "failed" => Reply { failed: names, ..reply(Status::Continue) },
+                "finish" => reply(Status::Finish),
+                _ => reply(Status::Error),
+            },
+        );
+        assert!(d.pulls.is_empty(), "{answer}: nothing more is waited for");
+        d.wait_until(seconds(109));
+        assert!(d.pulls.is_empty(), "{answer}: its last bytes get a little time");
+        d.wait_until(seconds(110));
+        let again = &d.pulls[&d.pull_to(0, 0)].pull.requests[0];
+        assert_eq!(again.request_id, request("b"), "{answer}");
+    }
+}
+
+#[test]
+fn p09_f13_blocks_wait_for_a_silent_stock_p_no_longer_than_its_load_would_have() {
+    let mut d = dropped_and_wanted_again();
+    let deadline = Timestamp(0) + ReceiverConfig::default().load_timeout;
+    d.wait_until(deadline - std::time::Duration::from_nanos(1));
+    assert_eq!(d.pulls[&d.pull_to(0, 0)].pull.requests[0].request_id, request("a"));
+    d.wait_until(deadline);
+    assert_eq!(d.pulls.len(), 1, "the old pull is closed");
+    assert_eq!(d.pulls[&d.pull_to(0, 0)].pull.requests[0].request_id, request("b"));
+    d.drop_load("b");
+    d.wait_until(seconds(10_000));
+    assert_eq!((d.receiver.open_pulls(), d.receiver.next_deadline()), (0, None));
 }
 
 #[test]
@@ -110,13 +166,15 @@ fn p09_a_load_dropped_in_quarantine_ends_at_once_and_releases_p() {
     let again = same_blocks(&mut d, "b", &spec);
     d.accept(again).unwrap();
     d.flush();
-    assert_eq!(d.pulls.len(), 0);
+    assert_eq!(d.sent.len(), 1);
     d.drop_load("b");
     assert_eq!(d.ends("b"), [LoadEnd::Dropped]);
     let pull = d.pull_to(0, 0);
     assert!(d.pulls[&pull].pull.requests[0].groups.is_empty());
     d.ok(pull, Status::Finish, &["b"]);
-    assert_eq!((d.receiver.loads(), d.receiver.next_deadline()), (0, None));
+    assert_eq!(d.receiver.loads(), 0);
+    d.wait_until(seconds(10_000));
+    assert_eq!((d.receiver.open_pulls(), d.receiver.next_deadline()), (0, None));
 }
 
 #[test]
@@ -186,7 +244,8 @@ fn p09_a_p_that_turned_out_to_be_stock_leaves_a_quarantine() {
     d.accept(again).unwrap();
     d.flush();
     d.discover(STOCK);
-    assert!(d.pulls.is_empty());
-    d.wait_until(seconds(100));
-    assert_eq!(d.pulls.len(), 1);
+    let newest = |d: &ReceiverDriver| d.pulls[&d.pull_to(0, 0)].pull.requests[0].request_id.clone();
+    assert_eq!(newest(&d), request("a"));
+    d.wait_until(seconds(540));
+    assert_eq!(newest(&d), request("b"));
 }
