@@ -13,10 +13,15 @@ pub struct ReceiverConfig {
     /// Engines and echoes remembered; least recently used ones are forgotten `[L08]`.
     pub max_peers: usize,
     /// Whether a revoked grant proves that nothing can land any more (the data plane
-    /// checks each write) `[G03]`. Without it a failed load waits for every P rank.
+    /// checks each write) `[G03]`. Where revoking has to fence whole connections, a failed
+    /// or dropped load first waits for every P rank, until its deadline at the latest.
     pub revoke_settles: bool,
-    /// How long blocks that a stock P may still write to stay closed to other stock
-    /// loads. They are the engine's again at once: late writes are refused meanwhile.
+    /// Feature bits that go along with pulls to our own P.
+    pub features: u64,
+    /// How long blocks stay closed to stock loads after a stock P answered that it failed.
+    /// They are the engine's again at once: late writes are refused meanwhile. Without an
+    /// answer they stay closed until the load's deadline, which must therefore lie beyond
+    /// the time that a stock P waits for a prefill (480 s).
     pub stock_quarantine: Duration,
 }
 
@@ -27,6 +32,7 @@ impl Default for ReceiverConfig {
             max_loads: 65_536,
             max_peers: 4_096,
             revoke_settles: true,
+            features: 0,
             stock_quarantine: Duration::from_secs(10),
         }
     }

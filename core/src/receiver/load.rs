@@ -1,10 +1,12 @@
 //! One load as D knows it.
 
 use crate::blocks::BlockList;
+use crate::directory::OurRank;
 use crate::ids::{EngineId, Grant, RequestId, TransferId};
+use crate::sender::PullId;
 use crate::time::Timestamp;
 use crate::wire::FailureReason;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What D's engine asks for.
@@ -77,13 +79,32 @@ pub enum LoadFailureReason {
     Unregistered,
 }
 
+/// Names one load within a receiver. Request ids come back; these never do, so nothing
+/// that belongs to an earlier load of a request can touch a later one `[P11]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LoadId(pub u64);
+
+/// A P rank that has not settled for a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Waiting {
+    /// The pull that it has yet to answer.
+    pub pull: PullId,
+    /// What it said of itself when it was pulled from; `None` for a stock rank.
+    pub ours: Option<OurRank>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Load {
     pub spec: LoadSpec,
     pub deadline: Timestamp,
     /// P ranks that have not settled, by address; empty until the pulls are sent.
-    pub outstanding: BTreeSet<Arc<str>>,
+    pub outstanding: BTreeMap<Arc<str>, Waiting>,
     pub phase: Phase,
+    /// The bootstrap server had been asked before this load began to wait for its answer,
+    /// which may therefore be older than what the load is about.
+    pub asked_late: bool,
+    /// P ranks were asked to drop it.
+    pub drop_sent: bool,
     /// The first failure; it is never overwritten `[P08]`.
     pub failure: Option<LoadFailure>,
     pub dropped: bool,
@@ -106,6 +127,25 @@ pub(super) enum Phase {
 }
 
 impl Load {
+    pub fn new(spec: LoadSpec, deadline: Timestamp) -> Self {
+        Self {
+            spec,
+            deadline,
+            outstanding: BTreeMap::new(),
+            phase: Phase::Staged,
+            asked_late: false,
+            drop_sent: false,
+            failure: None,
+            dropped: false,
+            stock_unsettled: false,
+        }
+    }
+
+    /// Whether KV is wanted, rather than P told to release.
+    pub fn wants_kv(&self) -> bool {
+        self.spec.kind == LoadKind::Load
+    }
+
     pub fn has_blocks(&self) -> bool {
         self.spec.blocks.iter().any(|group| !group.is_empty())
     }

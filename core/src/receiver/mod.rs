@@ -18,15 +18,17 @@ pub use load::{LoadEnd, LoadFailure, LoadFailureReason, LoadKind, LoadSpec};
 use crate::blocks::BlockList;
 use crate::deadlines::Deadlines;
 use crate::directory::EngineRanks;
-use crate::ids::{EngineId, Generation, Grant, LayoutId, RequestId, SessionAddress, TransferId};
+use crate::ids::{
+    EngineId, Generation, Grant, Incarnation, LayoutId, RequestId, SessionAddress, TransferId,
+};
 use crate::sender::PullId;
 use crate::time::Timestamp;
 use crate::topology::Topology;
 use crate::wire::{DropTransfers, LayoutColumns, Pull};
-use load::{Load, Phase};
+use load::{Load, LoadId, Phase};
 use peers::Peers;
 use quarantine::Quarantine;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// D's registration, as its pulls describe it.
@@ -140,8 +142,9 @@ pub enum LoadError {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    Deadline(RequestId),
-    Quarantine(RequestId),
+    Deadline(LoadId),
+    Quarantine(LoadId),
+    Linger(PullId),
 }
 
 /// One pull without its last answer.
@@ -149,10 +152,16 @@ enum Timer {
 struct OpenPull {
     address: Arc<str>,
     engine: EngineId,
+    /// The P process that is meant; zero when it is not known.
+    incarnation: Incarnation,
     form: Form,
     with_layout: bool,
     /// Requests without an answer.
-    open: Vec<RequestId>,
+    open: BTreeMap<RequestId, LoadId>,
+    /// Loads that ended although a stock P may still write for them: its answers tell
+    /// when it no longer does.
+    lingering: BTreeMap<RequestId, LoadId>,
+    linger_until: Timestamp,
     /// Pulls that this one repeats, at most [`MAX_REPEATS`].
     repeats: u8,
 }
@@ -166,10 +175,15 @@ pub struct Receiver {
     config: ReceiverConfig,
     topology: Topology,
     registered: Option<Registered>,
-    loads: BTreeMap<RequestId, Load>,
-    /// Accepted since the last flush, in order.
-    staged: Vec<RequestId>,
-    by_grant: BTreeMap<Grant, RequestId>,
+    loads: BTreeMap<LoadId, Load>,
+    next_load: u64,
+    /// Loads that D waits for; releases have no entry here.
+    by_request: BTreeMap<RequestId, LoadId>,
+    by_grant: BTreeMap<Grant, LoadId>,
+    /// To be sent at the next flush, in order.
+    staged: Vec<LoadId>,
+    /// Bootstrap servers that have yet to answer.
+    asking: BTreeSet<Arc<str>>,
     pulls: BTreeMap<PullId, OpenPull>,
     next_pull: u64,
     peers: Peers,
@@ -188,8 +202,11 @@ impl Receiver {
             topology,
             registered: None,
             loads: BTreeMap::new(),
-            staged: Vec::new(),
+            next_load: 0,
+            by_request: BTreeMap::new(),
             by_grant: BTreeMap::new(),
+            staged: Vec::new(),
+            asking: BTreeSet::new(),
             pulls: BTreeMap::new(),
             next_pull: 0,
             quarantine: Quarantine::default(),
@@ -219,10 +236,10 @@ impl Receiver {
 
     /// Memory goes away: loads that still run fail, and their grants are revoked.
     pub fn unregister(&mut self, now: Timestamp) {
-        let running: Vec<RequestId> = self.loads.keys().cloned().collect();
-        for request in running {
-            let message = format!("request {request}: the decode's KV memory was unregistered");
-            self.fail(&request, LoadFailureReason::Unregistered, message, now);
+        let running: Vec<LoadId> = self.loads.keys().copied().collect();
+        for id in running {
+            let text = "the decode's KV memory was unregistered";
+            self.fail(id, LoadFailureReason::Unregistered, text, Wait::No, now);
         }
         self.registered = None;
         self.peers.forget_echoes();
@@ -234,8 +251,9 @@ impl Receiver {
     /// When the request is loading, memory is not registered, or too many loads run.
     pub fn load(&mut self, spec: LoadSpec, now: Timestamp) -> Result<(), LoadError> {
         let request = spec.request.clone();
-        if let Some(running) = self.loads.get(&request) {
-            let transfer = running.spec.transfer.clone();
+        let wanted = spec.kind == LoadKind::Load;
+        if wanted && let Some(running) = self.by_request.get(&request) {
+            let transfer = self.loads[running].spec.transfer.clone();
             return Err(LoadError::AlreadyLoading { request, transfer });
         }
         if self.registered.is_none() {
@@ -244,28 +262,20 @@ impl Receiver {
         if self.loads.len() >= self.config.max_loads {
             return Err(LoadError::TooMany { request, limit: self.config.max_loads });
         }
-        let mut load = Load {
-            deadline: now + self.config.load_timeout,
-            outstanding: Default::default(),
-            phase: Phase::Staged,
-            failure: None,
-            dropped: false,
-            stock_unsettled: false,
-            spec,
-        };
-        if load.spec.kind == LoadKind::Load && !load.has_blocks() {
-            // A full prefix hit completes on D now; P is told to release [P10].
-            self.actions.push_back(ReceiverAction::Ended {
-                request: request.clone(),
-                transfer: load.spec.transfer.clone(),
-                end: LoadEnd::Loaded,
-            });
-            load.spec.kind = LoadKind::Release;
+        let id = LoadId(self.next_load);
+        self.next_load += 1;
+        let load = Load::new(spec, now + self.config.load_timeout);
+        let nothing_to_load = wanted && !load.has_blocks();
+        self.timers.set(Timer::Deadline(id), load.deadline);
+        if wanted {
+            self.by_grant.insert(load.spec.grant, id);
+            self.by_request.insert(request, id);
         }
-        self.timers.set(Timer::Deadline(request.clone()), load.deadline);
-        self.by_grant.insert(load.spec.grant, request.clone());
-        self.staged.push(request.clone());
-        self.loads.insert(request, load);
+        self.loads.insert(id, load);
+        self.staged.push(id);
+        if nothing_to_load {
+            self.report_then_release(id); // a full prefix hit [P10]
+        }
         Ok(())
     }
 
@@ -273,45 +283,73 @@ impl Receiver {
     /// blocks come back with [`ReceiverAction::Ended`] `[P09, G02]`. Unknown requests are
     /// fine `[P13]`.
     pub fn drop_load(&mut self, request: &RequestId, now: Timestamp) {
-        let Some(load) = self.loads.get_mut(request) else { return };
-        if load.phase == Phase::Revoking || load.spec.kind == LoadKind::Release {
-            return;
+        let Some(id) = self.by_request.get(request).copied() else { return };
+        let Some(load) = self.loads.get_mut(&id) else { return };
+        match load.phase {
+            Phase::Revoking => {}
+            Phase::Pulling => {
+                load.dropped = true;
+                self.settle_early(id, Wait::IfRevokingDoesNotSettle, now);
+            }
+            // P knows nothing of it yet, but may hold its blocks.
+            Phase::Staged | Phase::Discovering => {
+                load.dropped = true;
+                self.report_then_release(id);
+            }
+            Phase::Quarantined => {
+                load.dropped = true;
+                load.phase = Phase::Staged;
+                self.timers.clear(&Timer::Quarantine(id));
+                self.staged.push(id);
+                self.report_then_release(id);
+                self.flush(now);
+            }
         }
-        load.dropped = true;
-        self.settle_early(request, now);
     }
 
     /// Does what is due.
     pub fn tick(&mut self, now: Timestamp) {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
-                Timer::Deadline(request) => self.time_out(&request, now),
-                Timer::Quarantine(request) => {
-                    if self.loads.get(&request).is_some_and(|it| it.phase == Phase::Quarantined) {
-                        self.staged.push(request);
+                Timer::Deadline(id) => self.time_out(id, now),
+                Timer::Quarantine(id) => {
+                    if self.loads.get(&id).is_some_and(|it| it.phase == Phase::Quarantined) {
+                        self.staged.push(id);
                     }
+                }
+                Timer::Linger(pull) => {
+                    if let Some(open) = self.pulls.get_mut(&pull) {
+                        open.lingering.clear();
+                    }
+                    self.close_if_empty(pull);
                 }
             }
         }
         self.flush(now);
     }
 
-    fn time_out(&mut self, request: &RequestId, now: Timestamp) {
-        let Some(load) = self.loads.get(request) else { return };
-        let waits_for: Vec<&str> = load.outstanding.iter().map(|it| &**it).collect();
-        let message = match load.phase {
-            Phase::Staged | Phase::Discovering => format!(
-                "request {request}: bootstrap server {} did not answer within {:?}",
-                load.spec.bootstrap, self.config.load_timeout
+    fn time_out(&mut self, id: LoadId, now: Timestamp) {
+        let Some(load) = self.loads.get(&id) else { return };
+        let timeout = self.config.load_timeout;
+        let text = match load.phase {
+            Phase::Staged | Phase::Discovering => {
+                let bootstrap = load.spec.bootstrap.clone();
+                self.asking.remove(&bootstrap); // its answer is lost: the next load asks again
+                format!("bootstrap server {bootstrap} did not answer within {timeout:?}")
+            }
+            Phase::Quarantined => format!(
+                "its blocks were still open to an earlier load's stock prefill after {timeout:?}"
             ),
-            _ => format!(
-                "request {request}: no answer from prefill rank(s) {} within {:?}; \
-                 they are stopped, overloaded or partitioned",
-                waits_for.join(", "),
-                self.config.load_timeout
-            ),
+            Phase::Pulling | Phase::Revoking => {
+                let waits_for: Vec<&str> = load.outstanding.keys().map(|it| &**it).collect();
+                format!(
+                    "no answer from prefill rank(s) {} within {timeout:?}; they are stopped, \
+                     overloaded or partitioned",
+                    waits_for.join(", "),
+                )
+            }
         };
-        self.fail(request, LoadFailureReason::TimedOut, message, now);
+        self.fail(id, LoadFailureReason::TimedOut, &text, Wait::No, now);
     }
 
     /// Loads that have not ended.
@@ -320,15 +358,18 @@ impl Receiver {
         self.loads.len()
     }
 
-    /// Pulls without their last answer.
+    /// Pulls without their last answer, also those that only a stock P's late answers
+    /// are waited for.
     #[must_use]
     pub fn open_pulls(&self) -> usize {
         self.pulls.len()
     }
 
-    /// Requests that are loading, with the addresses they wait for `[S01]`.
+    /// Requests that are loading, with the addresses they wait for `[S01]`. Releases touch
+    /// no memory and are not listed.
     pub fn in_use(&self) -> impl Iterator<Item = (&RequestId, Vec<Arc<str>>)> {
-        self.loads.iter().map(|(id, load)| (id, load.outstanding.iter().cloned().collect()))
+        let loading = self.loads.values().filter(|load| load.wants_kv());
+        loading.map(|load| (&load.spec.request, load.outstanding.keys().cloned().collect()))
     }
 
     /// Takes a bootstrap server's answer: every engine it lists, or why it cannot be asked.
@@ -338,48 +379,55 @@ impl Receiver {
         answer: Result<Vec<(EngineId, EngineRanks)>, String>,
         now: Timestamp,
     ) {
-        let waiting: Vec<RequestId> = self
+        self.asking.remove(bootstrap);
+        let waiting: Vec<LoadId> = self
             .loads
             .iter()
             .filter(|(_, load)| {
                 load.phase == Phase::Discovering && &*load.spec.bootstrap == bootstrap
             })
-            .map(|(id, _)| id.clone())
+            .map(|(id, _)| *id)
             .collect();
         match answer {
             Ok(engines) => {
                 for (engine, ranks) in engines {
                     self.peers.learn(engine, ranks);
                 }
-                for request in waiting {
-                    self.require_engine(request, bootstrap, now);
+                for id in waiting {
+                    self.require_engine(id, bootstrap, now);
                 }
                 self.flush(now);
             }
             Err(error) => {
-                for request in waiting {
-                    let message = format!("request {request}: {error}");
-                    self.fail(&request, LoadFailureReason::UnknownEngine, message, now);
+                for id in waiting {
+                    self.fail(id, LoadFailureReason::UnknownEngine, &error, Wait::No, now);
                 }
             }
         }
     }
 
-    fn require_engine(&mut self, request: RequestId, bootstrap: &str, now: Timestamp) {
-        let load = self.loads.get_mut(&request).expect("listed by the caller");
-        if self.peers.ranks(&load.spec.engine).is_some() {
+    fn require_engine(&mut self, id: LoadId, bootstrap: &str, now: Timestamp) {
+        let load = self.loads.get_mut(&id).expect("listed by the caller");
+        let known = self.peers.ranks(&load.spec.engine).is_some();
+        if known || std::mem::take(&mut load.asked_late) {
             load.phase = Phase::Staged;
-            self.staged.push(request);
+            self.staged.push(id);
             return;
         }
-        let message = format!(
-            "request {request}: bootstrap server {bootstrap} does not know engine {}; \
-             that prefill restarted or is gone, and the router must use its new engine id",
+        let text = format!(
+            "bootstrap server {bootstrap} does not know engine {}; that prefill restarted or \
+             is gone, and the router must use its new engine id",
             load.spec.engine
         );
-        self.fail(&request, LoadFailureReason::UnknownEngine, message, now);
+        self.fail(id, LoadFailureReason::UnknownEngine, &text, Wait::No, now);
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Whether a load that ends early still waits for P's answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// It has waited long enough, or there is nobody to wait for.
+    No,
+    /// It waits where revoking a grant is no proof by itself `[G03]`.
+    IfRevokingDoesNotSettle,
+}

@@ -1,13 +1,14 @@
 //! What D knows of P workers: engines, and which of them hold D's layout.
 
-use crate::directory::{EngineRanks, OurRank};
+use crate::directory::EngineRanks;
 use crate::ids::EngineId;
 use lru::LruCache;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 /// Bounded by least recent use: forgetting costs a query, or a layout sent again `[L08]`.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Peers {
     engines: LruCache<EngineId, Arc<EngineRanks>>,
     /// Addresses that echoed the current layout id `[L04]`.
@@ -37,13 +38,6 @@ impl Peers {
         self.engines.pop(engine);
     }
 
-    /// What the engine's rank at `address` said of itself.
-    pub fn ours(&self, engine: &EngineId, address: &str) -> Option<OurRank> {
-        let ranks = self.engines.peek(engine)?;
-        let mut all = ranks.values().flat_map(|stages| stages.values());
-        all.find(|rank| &*rank.address == address).and_then(|rank| rank.ours)
-    }
-
     pub fn has_echoed(&mut self, address: &Arc<str>) -> bool {
         self.echoed.get(address).is_some()
     }
@@ -58,6 +52,14 @@ impl Peers {
 
     pub fn forget_echoes(&mut self) {
         self.echoed.clear();
+    }
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let engines: Vec<_> = self.engines.iter().collect();
+        let echoed: Vec<_> = self.echoed.iter().map(|(address, ())| address).collect();
+        f.debug_struct("Peers").field("engines", &engines).field("echoed", &echoed).finish()
     }
 }
 

@@ -1,86 +1,111 @@
 //! From accepted loads to pulls.
 
-use super::load::{LoadFailureReason, Phase};
-use super::{Form, LoadKind, OpenPull, Receiver, ReceiverAction, Registered, Timer};
-use crate::directory::{EngineRanks, OurRank, Rank};
+use super::load::{LoadFailureReason, LoadId, Phase, Waiting};
+use super::{Form, OpenPull, Receiver, ReceiverAction, Registered, Timer, Wait};
+use crate::directory::{EngineRanks, Rank};
 use crate::ids::{EngineId, RequestId};
 use crate::sender::PullId;
 use crate::time::Timestamp;
 use crate::topology::pull_targets;
 use crate::wire::{Pull, PullExtension, PullRequest, REVISION};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::time::Duration;
 
 impl Receiver {
     /// Sends what was accepted since the last call: one pull per P rank for all requests
     /// of an engine.
     pub fn flush(&mut self, now: Timestamp) {
-        let mut by_engine: BTreeMap<EngineId, Vec<RequestId>> = BTreeMap::new();
-        for request in std::mem::take(&mut self.staged) {
-            let Some(load) = self.loads.get_mut(&request) else { continue };
+        let mut by_engine: BTreeMap<EngineId, Vec<LoadId>> = BTreeMap::new();
+        for id in std::mem::take(&mut self.staged) {
+            let Some(load) = self.loads.get_mut(&id) else { continue };
             if !matches!(load.phase, Phase::Staged | Phase::Quarantined) {
                 continue;
             }
             if self.peers.ranks(&load.spec.engine).is_some() {
-                by_engine.entry(load.spec.engine.clone()).or_default().push(request);
+                by_engine.entry(load.spec.engine.clone()).or_default().push(id);
                 continue;
             }
             load.phase = Phase::Discovering;
             let bootstrap = load.spec.bootstrap.clone();
-            let asked = ReceiverAction::Discover { bootstrap };
-            if !self.actions.contains(&asked) {
-                self.actions.push_back(asked);
+            if self.asking.insert(bootstrap.clone()) {
+                self.actions.push_back(ReceiverAction::Discover { bootstrap });
+            } else {
+                load.asked_late = true;
             }
         }
-        for (engine, requests) in by_engine {
-            self.pull_from(&engine, requests, now);
+        for (engine, loads) in by_engine {
+            self.pull_from(&engine, &loads, now);
         }
     }
 
-    fn pull_from(&mut self, engine: &EngineId, requests: Vec<RequestId>, now: Timestamp) {
+    fn pull_from(&mut self, engine: &EngineId, loads: &[LoadId], now: Timestamp) {
         let ranks = self.peers.ranks(engine).expect("looked up by the caller");
         let targets = match self.targets(&ranks) {
             Ok(targets) => targets,
-            Err(message) => {
+            Err(text) => {
                 self.peers.forget_engine(engine);
-                for request in requests {
-                    let message = format!("request {request}: {message}");
-                    self.fail(&request, LoadFailureReason::Incompatible, message, now);
+                for id in loads {
+                    self.fail(*id, LoadFailureReason::Incompatible, &text, Wait::No, now);
                 }
                 return;
             }
         };
         let stock = targets.iter().any(|rank| rank.ours.is_none());
-        let requests: Vec<RequestId> =
-            requests.into_iter().filter(|id| self.open_load(id, &targets, stock, now)).collect();
-        if requests.is_empty() {
-            return;
-        }
-        for rank in targets {
-            let form = if rank.ours.is_some() { Form::Compact } else { Form::Stock };
-            let open = OpenPull {
-                with_layout: !self.peers.has_echoed(&rank.address),
-                address: rank.address,
-                engine: engine.clone(),
-                form,
-                open: requests.clone(),
-                repeats: 0,
-            };
-            self.send_pull(open, now);
+        for batch in self.batches(loads, stock, now) {
+            for rank in &targets {
+                let open = OpenPull {
+                    with_layout: !self.peers.has_echoed(&rank.address),
+                    address: rank.address.clone(),
+                    engine: engine.clone(),
+                    incarnation: rank.ours.map(|it| it.incarnation).unwrap_or_default(),
+                    form: if rank.ours.is_some() { Form::Compact } else { Form::Stock },
+                    open: batch.clone(),
+                    lingering: BTreeMap::new(),
+                    linger_until: now,
+                    repeats: 0,
+                };
+                self.await_answers(&open, rank);
+                self.send_pull(open, now);
+            }
         }
     }
 
-    /// Opens the load's grant and notes whom it waits for. False when it must wait.
-    fn open_load(&mut self, id: &RequestId, targets: &[Rank], stock: bool, now: Timestamp) -> bool {
-        let Some(load) = self.loads.get_mut(id) else { return false };
-        if stock && let Some(until) = self.quarantine.blocks_until(&load.spec.blocks, now) {
+    /// Opens the loads' grants, and spreads them over as few pulls as name no request twice:
+    /// a release and a new load may bear the same name `[P11]`.
+    fn batches(
+        &mut self,
+        loads: &[LoadId],
+        stock: bool,
+        now: Timestamp,
+    ) -> Vec<BTreeMap<RequestId, LoadId>> {
+        let mut batches: Vec<BTreeMap<RequestId, LoadId>> = Vec::new();
+        for id in loads {
+            if !self.open_load(*id, stock, now) {
+                continue;
+            }
+            let request = self.loads[id].spec.request.clone();
+            match batches.iter_mut().find(|batch| !batch.contains_key(&request)) {
+                Some(batch) => drop(batch.insert(request, *id)),
+                None => batches.push(BTreeMap::from([(request, *id)])),
+            }
+        }
+        batches
+    }
+
+    /// Opens the load's grant. False when its blocks must wait for a stock writer's end.
+    fn open_load(&mut self, id: LoadId, stock: bool, now: Timestamp) -> bool {
+        let Some(load) = self.loads.get_mut(&id) else { return false };
+        let wanted = load.wants_kv();
+        if stock
+            && wanted
+            && let Some(until) = self.quarantine.blocks_until(&load.spec.blocks, now)
+        {
             load.phase = Phase::Quarantined;
-            self.timers.set(Timer::Quarantine(id.clone()), until);
+            self.timers.set(Timer::Quarantine(id), until);
             return false;
         }
         load.phase = Phase::Pulling;
-        load.outstanding = targets.iter().map(|rank| rank.address.clone()).collect();
-        if load.spec.kind == LoadKind::Load {
+        if wanted {
             let generation = self.registered.as_ref().map(|it| it.generation).unwrap_or_default();
             self.actions.push_back(ReceiverAction::OpenGrant {
                 grant: load.spec.grant,
@@ -92,33 +117,43 @@ impl Receiver {
         true
     }
 
+    /// Notes for each load that it waits for `rank`.
+    fn await_answers(&mut self, open: &OpenPull, rank: &Rank) {
+        let waiting = Waiting { pull: PullId(self.next_pull), ours: rank.ours };
+        for id in open.open.values() {
+            let load = self.loads.get_mut(id).expect("opened by the caller");
+            load.outstanding.insert(rank.address.clone(), waiting);
+        }
+    }
+
     pub(super) fn send_pull(&mut self, open: OpenPull, now: Timestamp) {
         let Some(registered) = self.registered.clone() else { return };
         let id = PullId(self.next_pull);
         self.next_pull += 1;
-        let ours = self.peers.ours(&open.engine, &open.address);
-        let pull = self.message(&registered, &open, ours, now);
+        for load in open.open.values() {
+            let load = self.loads.get_mut(load);
+            if let Some(waiting) = load.and_then(|it| it.outstanding.get_mut(&open.address)) {
+                waiting.pull = id;
+            }
+        }
+        let pull = self.message(&registered, &open, now);
         let (address, form) = (open.address.clone(), open.form);
         self.pulls.insert(id, open);
         self.actions.push_back(ReceiverAction::Pull { id, address, form, pull });
     }
 
-    fn message(
-        &self,
-        registered: &Registered,
-        open: &OpenPull,
-        ours: Option<OurRank>,
-        now: Timestamp,
-    ) -> Pull {
+    fn message(&self, registered: &Registered, open: &OpenPull, now: Timestamp) -> Pull {
         let compact = open.form == Form::Compact;
         let mut timeout = self.config.load_timeout;
-        let mut requests = Vec::with_capacity(open.open.len());
-        for id in &open.open {
-            let Some(load) = self.loads.get(id) else { continue };
+        let mut in_order: Vec<LoadId> = open.open.values().copied().collect();
+        in_order.sort_unstable();
+        let mut requests = Vec::with_capacity(in_order.len());
+        for id in in_order {
+            let Some(load) = self.loads.get(&id) else { continue };
             timeout = timeout.min(load.deadline.since(now));
-            let wanted = load.spec.kind == LoadKind::Load;
+            let wanted = load.wants_kv();
             requests.push(PullRequest {
-                request_id: id.clone(),
+                request_id: load.spec.request.clone(),
                 transfer_id: load.spec.transfer.clone(),
                 groups: if wanted { load.spec.blocks.clone() } else { Vec::new() },
                 grant: (compact && wanted).then_some(load.spec.grant),
@@ -135,38 +170,51 @@ impl Receiver {
             requests,
             extension: compact.then(|| PullExtension {
                 revision: REVISION,
-                features: 0,
-                incarnation: ours.map(|it| it.incarnation).unwrap_or_default(),
+                features: self.config.features,
+                incarnation: open.incarnation,
                 generation: registered.generation,
-                timeout,
+                // Zero would mean that D did not say.
+                timeout: timeout.max(Duration::from_millis(1)),
             }),
         }
     }
 
     /// The P ranks that hold a part of what this rank needs `[A02, A04]`.
     fn targets(&self, ranks: &EngineRanks) -> Result<Vec<Rank>, String> {
-        let tp_size = ranks.len() as u32;
-        let pp_size = ranks.values().next().map_or(0, |stages| stages.len() as u32);
-        let whole = ranks.keys().copied().eq(0..tp_size)
-            && ranks.values().all(|stages| stages.keys().copied().eq(0..pp_size));
-        if !whole || tp_size == 0 || pp_size == 0 {
-            let known = ranks.iter().flat_map(|(tp, it)| it.keys().map(move |pp| (tp, pp)));
-            let known: Vec<String> = known.map(|(tp, pp)| format!("tp {tp} pp {pp}")).collect();
-            return Err(format!(
-                "the prefill's ranks are incomplete (registered: {}); it is still starting, \
-                 or a rank died",
-                known.join(", ")
-            ));
-        }
+        let (tp_size, pp_size) = complete(ranks)?;
         let pairs = pull_targets(self.topology, tp_size, pp_size).map_err(|it| it.to_string())?;
-        let mut targets: Vec<Rank> =
-            pairs.into_iter().map(|(tp, pp)| ranks[&tp][&pp].clone()).collect();
-        targets.sort_by(|left, right| left.address.cmp(&right.address));
-        targets.dedup_by(|left, right| left.address == right.address);
-        Ok(targets)
+        let mut targets: BTreeMap<&str, &Rank> = BTreeMap::new();
+        for (tp_rank, pp_rank) in pairs {
+            let rank = &ranks[&tp_rank][&pp_rank];
+            if targets.insert(&rank.address, rank).is_some() {
+                return Err(format!(
+                    "two prefill ranks are registered at {}; give each an address of its own",
+                    rank.address
+                ));
+            }
+        }
+        Ok(targets.into_values().cloned().collect())
     }
+}
 
-    pub(super) fn address_of(&self, pull: PullId) -> Option<Arc<str>> {
-        self.pulls.get(&pull).map(|open| open.address.clone())
+/// The tensor- and pipeline-parallel sizes, if no rank is missing: loading from the others alone would
+/// leave a part of the KV unwritten.
+fn complete(ranks: &EngineRanks) -> Result<(u32, u32), String> {
+    let tp_size = ranks.len() as u32;
+    let pp_size = ranks.values().map(|stages| stages.len() as u32).max().unwrap_or(0);
+    let whole = tp_size > 0
+        && pp_size > 0
+        && ranks.keys().copied().eq(0..tp_size)
+        && ranks.values().all(|stages| stages.keys().copied().eq(0..pp_size));
+    if whole {
+        return Ok((tp_size, pp_size));
     }
+    let known: Vec<String> = ranks
+        .iter()
+        .flat_map(|(tp_rank, stages)| stages.keys().map(move |pp| format!("tp {tp_rank} pp {pp}")))
+        .collect();
+    Err(format!(
+        "the prefill's ranks are incomplete (registered: {}); it is still starting, or a rank died",
+        known.join(", ")
+    ))
 }

@@ -16,8 +16,15 @@ pub struct SenderConfig {
     pub answer_margin: Duration,
     /// Longest time for one write.
     pub write_timeout: Duration,
-    /// Transfers known at once; beyond it pulls are refused as overloaded `[Z01]`.
+    /// Transfers known at once; beyond it P's engine keeps its blocks. Pulls for transfers
+    /// that P's engine has not named may fill half of it; beyond that they are refused as
+    /// overloaded, so that peers cannot shut the engine out `[Z01]`.
     pub max_transfers: usize,
+    /// Requests of pulls that may wait for an answer at once; beyond it they are refused as
+    /// overloaded `[Z01]`.
+    pub max_waiting: usize,
+    /// D ranks that may read one transfer `[Z01]`.
+    pub max_readers: usize,
     /// Ended transfers that are remembered, so that whoever comes late is told at once.
     pub max_remembered: usize,
 }
@@ -31,6 +38,8 @@ impl Default for SenderConfig {
             answer_margin: Duration::from_secs(2),
             write_timeout: Duration::from_secs(30),
             max_transfers: 65_536,
+            max_waiting: 262_144,
+            max_readers: 1_024,
             max_remembered: 16_384,
         }
     }

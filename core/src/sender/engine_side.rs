@@ -24,7 +24,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
         if self.ended_unheard(&request, &transfer) {
             return Ok(());
         }
-        self.claim(&request, &transfer, now)?;
+        self.claim(&request, &transfer)?;
         self.settle_input(now);
         Ok(())
     }
@@ -51,16 +51,15 @@ impl<L: PlanCopies + Clone> Sender<L> {
             self.actions.push_back(SenderAction::Finished { request, transfer, ended });
             return Ok(());
         }
-        let entry = self.claim(&request, &transfer, now)?;
-        if matches!(entry.state, State::Ready(_)) {
-            return Err(SendError::TransferInUse { owner: request.clone(), transfer, request });
-        }
-        entry.state = State::Ready(Held { blocks: Arc::from(blocks), end_token });
-        let waiting: Vec<_> = entry.pending.keys().cloned().collect();
         let expires = now + self.config.hold_timeout;
-        self.transfers.get_mut(&transfer).expect("claimed above").expires = expires;
+        let entry = self.claim(&request, &transfer)?;
+        entry.state = State::Ready(Held { blocks: Arc::from(blocks), end_token });
+        entry.expires = expires;
+        let waiting: Vec<_> = entry.pending.keys().cloned().collect();
         self.timers.set(Timer::Transfer(transfer.clone()), expires);
-        self.queue.extend(waiting.into_iter().map(|reader| (transfer.clone(), reader)));
+        for reader in waiting {
+            self.enqueue(&transfer, &reader);
+        }
         self.settle_input(now);
         Ok(())
     }
@@ -72,8 +71,15 @@ impl<L: PlanCopies + Clone> Sender<L> {
     }
 
     /// P's engine wants a held request's blocks back. They come with
-    /// [`SenderAction::Finished`], once no write reads them. Never a failure `[P13]`.
+    /// [`SenderAction::Finished`], once no write reads them. Never a failure `[P13]`. A
+    /// release that comes before the hold is remembered, and the hold ends at once `[P05]`.
     pub fn release(&mut self, transfer: &TransferId, now: Timestamp) {
+        if !self.transfers.contains_key(transfer) && self.memory.recall(transfer).is_none() {
+            let ended = Ended::Failed(FailureReason::Released);
+            let early = Remembered { ended, request: None, told: false };
+            self.memory.remember(transfer.clone(), early);
+            return;
+        }
         self.give_up(transfer, FailureReason::Released, now);
     }
 
@@ -98,7 +104,8 @@ impl<L: PlanCopies + Clone> Sender<L> {
             .transfers
             .iter()
             .flat_map(|(id, transfer)| {
-                let unstarted = transfer.pending.iter().filter(|(_, p)| p.write.is_none());
+                let unstarted =
+                    transfer.pending.iter().filter(|(_, pending)| !pending.stage.is_writing());
                 unstarted.map(move |(reader, _)| (id.clone(), reader.clone()))
             })
             .collect();
@@ -138,15 +145,11 @@ impl<L: PlanCopies + Clone> Sender<L> {
             })
     }
 
-    /// The transfer's entry, owned by `request` from now on.
-    fn claim(
-        &mut self,
-        request: &RequestId,
-        id: &TransferId,
-        now: Timestamp,
-    ) -> Result<&mut Transfer, SendError> {
-        if let Some(owner) = self.transfers.get(id).and_then(|it| it.request.as_ref())
-            && owner != request
+    /// The transfer's entry, owned by `request` from now on. It must not be held yet.
+    fn claim(&mut self, request: &RequestId, id: &TransferId) -> Result<&mut Transfer, SendError> {
+        if let Some(known) = self.transfers.get(id)
+            && let Some(owner) = &known.request
+            && (owner != request || matches!(known.state, State::Ready(_)))
         {
             return Err(SendError::TransferInUse {
                 transfer: id.clone(),
@@ -160,13 +163,11 @@ impl<L: PlanCopies + Clone> Sender<L> {
         }
         self.memory.forget(id);
         self.timers.clear(&Timer::Transfer(id.clone()));
-        let entry = self
-            .transfers
-            .entry(id.clone())
-            .or_insert_with(|| Transfer::waiting(None, Timestamp::NEVER));
+        let new = || Transfer::waiting(Some(request.clone()), Timestamp::NEVER);
+        let entry = self.transfers.entry(id.clone()).or_insert_with(new);
+        self.unconfirmed -= usize::from(entry.request.is_none());
         entry.request = Some(request.clone());
         entry.expires = Timestamp::NEVER;
-        debug_assert!(entry.ending.is_none() || entry.reading > 0, "ended at {now} but kept");
         Ok(entry)
     }
 }

@@ -3,6 +3,7 @@
 use crate::ids::{Grant, RequestId, TransferId};
 use crate::wire::FailureReason;
 use lru::LruCache;
+use std::fmt;
 use std::num::NonZeroUsize;
 
 /// Why a transfer is over.
@@ -24,7 +25,7 @@ pub(super) struct Remembered {
 }
 
 /// Bounded: the oldest memory goes first `[P05]`.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Memory {
     transfers: LruCache<TransferId, Remembered>,
     dropped: LruCache<(TransferId, Grant), ()>,
@@ -59,6 +60,14 @@ impl Memory {
 
     pub fn was_dropped(&self, transfer: &TransferId, grant: Grant) -> bool {
         self.dropped.contains(&(transfer.clone(), grant))
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let transfers: Vec<_> = self.transfers.iter().collect();
+        let dropped: Vec<_> = self.dropped.iter().map(|(key, ())| key).collect();
+        f.debug_struct("Memory").field("transfers", &transfers).field("dropped", &dropped).finish()
     }
 }
 

@@ -26,7 +26,7 @@ use memory::{Memory, Remembered};
 use pull_state::PullState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use transfer::{State, Transfer};
+use transfer::{Answer, Pending, Stage, State, Transfer};
 
 /// Turns blocks into copies; the prepared layout of a peer, or a made-up one in tests.
 pub trait PlanCopies {
@@ -176,7 +176,12 @@ pub struct Sender<L> {
     transfers: BTreeMap<TransferId, Transfer>,
     pulls: BTreeMap<PullId, OpenPull<L>>,
     /// Ready and pulled, waiting for a slot, in order of arrival `[P03]`.
-    queue: VecDeque<(TransferId, Reader)>,
+    queue: BTreeMap<u64, (TransferId, Reader)>,
+    next_place: u64,
+    /// Requests of pulls without a terminal answer, over all pulls.
+    waiting: usize,
+    /// Transfers that only D has named.
+    unconfirmed: usize,
     writes: BTreeMap<SendWriteId, (TransferId, Reader)>,
     next_write: u64,
     memory: Memory,
@@ -205,7 +210,10 @@ impl<L: PlanCopies + Clone> Sender<L> {
             features,
             transfers: BTreeMap::new(),
             pulls: BTreeMap::new(),
-            queue: VecDeque::new(),
+            queue: BTreeMap::new(),
+            next_place: 0,
+            waiting: 0,
+            unconfirmed: 0,
             writes: BTreeMap::new(),
             next_write: 0,
             timers: Deadlines::default(),
@@ -266,6 +274,19 @@ impl<L: PlanCopies + Clone> Sender<L> {
         self.queue.len()
     }
 
+    /// Requests of pulls without a terminal answer, over all pulls.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Whether a pull or drop that names the run `meant` is for this process; zero means
+    /// that D does not know `[P12]`.
+    #[must_use]
+    pub fn is_meant(&self, meant: Incarnation) -> bool {
+        meant == Incarnation::default() || meant == self.incarnation
+    }
+
     /// What keeps local memory in use: held requests and running writes, by P's request
     /// (or the transfer where P's engine has not named one) `[S01]`.
     pub fn in_use(&self) -> impl Iterator<Item = (&TransferId, Option<&RequestId>)> {
@@ -284,20 +305,29 @@ impl<L: PlanCopies + Clone> Sender<L> {
             Ended::Failed(why) => why,
         };
         transfer.ending.get_or_insert(why);
-        let waiting: Vec<Reader> = transfer
+        let (running, waiting): (Vec<Reader>, Vec<Reader>) = transfer
             .pending
-            .iter()
-            .filter(|(_, pending)| pending.write.is_none())
-            .map(|(reader, _)| reader.clone())
-            .collect();
-        let running: Vec<SendWriteId> =
-            transfer.pending.values().filter_map(|pending| pending.write).collect();
+            .keys()
+            .cloned()
+            .partition(|it| transfer.pending[it].stage.is_writing());
         for reader in waiting {
             self.fail_reader(id, &reader, why, true, message(why, id));
         }
-        self.actions.extend(running.into_iter().map(SenderAction::CancelWrite));
+        for reader in running {
+            self.cancel_write(id, &reader);
+        }
         if self.transfers[id].reading == 0 {
             self.finish(id, ended);
+        }
+    }
+
+    /// Ends a reader's write early, once.
+    fn cancel_write(&mut self, id: &TransferId, reader: &Reader) {
+        let pending = self.transfers.get_mut(id).and_then(|it| it.pending.get_mut(reader));
+        if let Some(Pending { stage: Stage::Writing { write, cancelled }, .. }) = pending
+            && !std::mem::replace(cancelled, true)
+        {
+            self.actions.push_back(SenderAction::CancelWrite(*write));
         }
     }
 
@@ -307,6 +337,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
         assert_eq!(transfer.reading, 0, "blocks of {id} go back while a write reads them [P01]");
         assert!(transfer.pending.is_empty(), "{id} ends with an unanswered pull [P02]");
         self.timers.clear(&Timer::Transfer(id.clone()));
+        self.unconfirmed -= usize::from(transfer.request.is_none());
         let handed_over = matches!(transfer.state, State::Ready(_));
         self.memory.remember(
             id.clone(),
@@ -328,7 +359,10 @@ impl<L: PlanCopies + Clone> Sender<L> {
     ) {
         let Some(transfer) = self.transfers.get_mut(id) else { return };
         let Some(pending) = transfer.pending.remove(reader) else { return };
-        transfer.answered.insert(reader.clone(), false);
+        transfer.answered.insert(reader.clone(), Answer::Failed(why));
+        if let Stage::Queued(place) = pending.stage {
+            self.queue.remove(&place);
+        }
         self.close_request(pending.pull, id, |state, request| {
             state.fail(request, why, settled, text);
         });
@@ -342,6 +376,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
     ) {
         let Some(open) = self.pulls.get_mut(&pull) else { return };
         let Some(request) = open.open.remove(transfer) else { return };
+        self.waiting -= 1;
         answer(&mut open.state, request.request_id);
         self.touched.insert(pull);
     }
@@ -385,6 +420,3 @@ fn message(why: FailureReason, transfer: &TransferId) -> String {
     };
     format!("transfer {transfer} {what}")
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,5 +1,6 @@
 //! One transfer as P knows it.
 
+use super::memory::Ended;
 use crate::blocks::BlockList;
 use crate::ids::{Grant, RequestId, SessionAddress};
 use crate::time::Timestamp;
@@ -47,8 +48,39 @@ pub(super) struct Pending {
     pub pull: PullId,
     pub request: RequestId,
     pub grant: Option<Grant>,
-    /// The write that serves it, once it has a slot.
-    pub write: Option<SendWriteId>,
+    pub stage: Stage,
+    /// D gave the load up while it was being written `[P09]`.
+    pub dropped: bool,
+}
+
+/// How far a reader's pull has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Waits for P's engine.
+    Unready,
+    /// Waits for a slot, at this place of the queue.
+    Queued(u64),
+    /// A write serves it.
+    Writing {
+        write: SendWriteId,
+        /// The caller has been told to end it early.
+        cancelled: bool,
+    },
+}
+
+impl Stage {
+    pub const fn is_writing(self) -> bool {
+        matches!(self, Self::Writing { .. })
+    }
+}
+
+/// What a reader was told last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    Sent,
+    /// It asked for no blocks `[P10]`.
+    Released,
+    Failed(FailureReason),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,8 +93,8 @@ pub(super) struct Transfer {
     /// D ranks that will read it, known from the first pull `[A02]`.
     pub expected: Option<u32>,
     pub pending: BTreeMap<Reader, Pending>,
-    /// Readers with a terminal answer; true where the KV was sent.
-    pub answered: BTreeMap<Reader, bool>,
+    /// Readers with a terminal answer.
+    pub answered: BTreeMap<Reader, Answer>,
     /// Writes that read its blocks now.
     pub reading: u32,
     /// Why it ends, once decided; blocks go back when `reading` is 0.
@@ -88,7 +120,22 @@ impl Transfer {
         self.expected.is_some_and(|expected| self.answered.len() as u32 >= expected)
     }
 
-    pub fn all_sent(&self) -> bool {
-        self.answered.values().all(|sent| *sent)
+    /// Whether the reader pulled this transfer before.
+    pub fn knows(&self, reader: &Reader) -> bool {
+        self.pending.contains_key(reader) || self.answered.contains_key(reader)
+    }
+
+    /// How the transfer ends once everybody is answered: badly if one reader failed,
+    /// well if one got its KV, released if nobody wanted any.
+    pub fn outcome(&self) -> Ended {
+        let mut ended = Ended::Failed(FailureReason::Released);
+        for answer in self.answered.values() {
+            match answer {
+                Answer::Failed(why) => return Ended::Failed(*why),
+                Answer::Sent => ended = Ended::Sent,
+                Answer::Released => {}
+            }
+        }
+        ended
     }
 }

@@ -1,6 +1,6 @@
 //! Slots, and what a write's end means.
 
-use super::transfer::State;
+use super::transfer::{Answer, Stage, State};
 use super::{
     BlocksUntil, Ended, PlanCopies, Reader, SendWriteId, Sender, SenderAction, StartWrite,
     WriteResult, message,
@@ -28,19 +28,16 @@ impl<L: PlanCopies + Clone> Sender<L> {
     fn reader_sent(&mut self, id: &TransferId, reader: &Reader) {
         let transfer = self.transfers.get_mut(id).expect("looked up by the caller");
         let Some(pending) = transfer.pending.remove(reader) else { return };
-        transfer.answered.insert(reader.clone(), true);
+        transfer.answered.insert(reader.clone(), Answer::Sent);
         self.close_request(pending.pull, id, super::PullState::succeed);
-        if self.transfers[id].ending.is_none() {
-            self.end_if_answered(id);
-        }
+        self.end_if_answered(id);
     }
 
     /// A failed write ends its transfer at once `[P07]`, unless D itself dropped it: then
     /// the other D ranks go on until they drop it too.
     fn write_failed(&mut self, id: &TransferId, reader: &Reader, settled: bool, text: &str) {
         let transfer = &self.transfers[id];
-        let dropped = transfer.pending.get(reader).and_then(|pending| pending.grant);
-        let dropped = dropped.is_some_and(|grant| self.memory.was_dropped(id, grant));
+        let dropped = transfer.pending.get(reader).is_some_and(|pending| pending.dropped);
         let why = match transfer.ending {
             _ if dropped => FailureReason::Dropped,
             Some(why) => why,
@@ -65,7 +62,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
             return;
         }
         if let Some(why) = transfer.ending {
-            let sent = transfer.all_answered() && transfer.all_sent();
+            let sent = transfer.all_answered() && transfer.outcome() == Ended::Sent;
             self.finish(id, if sent { Ended::Sent } else { Ended::Failed(why) });
         }
     }
@@ -73,7 +70,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
     /// Starts writes while slots are free `[P03]`.
     pub(super) fn fill_slots(&mut self, now: Timestamp) {
         while self.writes.len() < self.config.senders.max(1) {
-            let Some((id, reader)) = self.queue.pop_front() else { return };
+            let Some((_, (id, reader))) = self.queue.pop_first() else { return };
             self.start_write(&id, reader, now);
         }
     }
@@ -83,7 +80,8 @@ impl<L: PlanCopies + Clone> Sender<L> {
         let State::Ready(held) = &transfer.state else { return };
         let Some(pending) = transfer.pending.get_mut(&reader) else { return };
         let open = self.pulls.get(&pending.pull).expect("a pending reader keeps its pull");
-        if pending.write.is_some() || open.state.deadline <= now {
+        if open.state.deadline <= now {
+            pending.stage = Stage::Unready; // its timer is due and answers it [P04]
             return;
         }
         let wanted = &open.open[id];
@@ -104,7 +102,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
             Ok(()) => {
                 let write = SendWriteId(self.next_write);
                 self.next_write += 1;
-                pending.write = Some(write);
+                pending.stage = Stage::Writing { write, cancelled: false };
                 transfer.reading += 1;
                 let start = StartWrite {
                     write,

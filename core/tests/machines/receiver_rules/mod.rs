@@ -1,0 +1,8 @@
+//! D's rules and the failures that D's machine designs out.
+
+mod discovery;
+mod drops;
+mod ends;
+mod layout;
+mod reuse;
+mod stock;
