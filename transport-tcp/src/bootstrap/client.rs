@@ -137,7 +137,9 @@ impl Call {
         })?;
         let deadline = Instant::now() + within;
         let mut pause = self.config.first_pause;
-        for attempt in 1_u32.. {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
             let left = deadline.saturating_duration_since(Instant::now());
             let bound = self.config.attempt_timeout.min(left);
             let outcome = timeout(bound, self.attempt(&server)).await;
@@ -160,7 +162,6 @@ impl Call {
             sleep(pause).await;
             pause = (pause * 2).min(MAX_PAUSE);
         }
-        unreachable!("the loop ends at the deadline")
     }
 
     async fn attempt(&self, server: &Endpoint) -> Result<Vec<u8>, Failure> {

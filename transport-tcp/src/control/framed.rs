@@ -235,12 +235,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
 
     /// Writes one message in as few packets as it needs.
     pub(super) async fn message(&mut self, payload: Bytes) -> io::Result<()> {
-        self.message_after(Vec::new(), payload).await
-    }
-
-    /// Writes `head` and then one message.
-    pub(super) async fn message_after(&mut self, head: Vec<u8>, payload: Bytes) -> io::Result<()> {
-        let mut head = head;
+        let mut head = Vec::with_capacity(2 * zmtp::MAX_HEADER + TAG_LEN);
         if let Some(signer) = &mut self.signer {
             zmtp::put_header(&mut head, TAG_LEN, true, false);
             head.extend(signer.sign(&payload));

@@ -1,8 +1,10 @@
 //! Requests: one connection each, as stock decode workers make them.
 //!
 //! A stock P answers by connection and names no request, so the answers of two pulls on
-//! one connection could not be told apart. Our greeting, READY and the request leave
-//! in one packet, so a fresh connection costs one round trip more than a pooled one.
+//! one connection could not be told apart. A fresh connection costs two round trips on
+//! the network: connecting, then greeting and READY in one packet. The request itself
+//! must wait for the peer's READY: libzmq takes whatever comes before it has sent its
+//! own for a broken handshake, and hangs up.
 
 use super::ControlConfig;
 use super::framed::{Fault, FrameReader, FrameWriter, Incoming};
@@ -21,10 +23,6 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, timeout, timeout_at};
-
-/// Requests up to this size leave before the peer has greeted: they fit the socket's
-/// buffers, so writing them waits for nobody.
-const EAGER_MAX: usize = 64 << 10;
 
 /// How long to look for the reason why a peer stopped taking our bytes.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -93,27 +91,16 @@ impl Exchange {
             address: address.clone(),
         };
         let handshake = Handshake::new(config, Side::Dialer);
-        let eager = config.key.is_none() && payload.len() <= EAGER_MAX;
-        let shake = exchange.shake_hands(&handshake, eager.then(|| payload.clone()));
+        let shake = exchange.shake_hands(&handshake);
         let shaken = timeout_at(deadline, shake).await.map_err(|_| late("the ZeroMQ handshake"))?;
         shaken.map_err(|fault| explain(&address, fault))?;
-        if !eager {
-            let sent = exchange.writer.message(payload).await;
-            exchange.or_last_words(sent).await.map_err(|fault| explain(&address, fault))?;
-        }
+        let sent = exchange.writer.message(payload).await;
+        exchange.or_last_words(sent).await.map_err(|fault| explain(&address, fault))?;
         Ok(exchange)
     }
 
-    async fn shake_hands(
-        &mut self,
-        handshake: &Handshake<'_>,
-        eager: Option<Bytes>,
-    ) -> Result<(), Fault> {
-        let opening = handshake.opening();
-        let sent = match eager {
-            Some(payload) => self.writer.message_after(opening, payload).await,
-            None => self.writer.raw(&opening).await,
-        };
+    async fn shake_hands(&mut self, handshake: &Handshake<'_>) -> Result<(), Fault> {
+        let sent = self.writer.raw(&handshake.opening()).await;
         let finished = handshake.finish(&mut self.reader, &mut self.writer).await;
         // What the peer said tells more than that our bytes did not get through.
         finished.and(sent.map_err(Fault::from))
