@@ -107,7 +107,7 @@ impl BlockList {
 
     /// The largest id, if any.
     #[must_use]
-    pub fn max(&self) -> Option<BlockId> {
+    pub fn highest(&self) -> Option<BlockId> {
         self.runs.iter().map(|run| BlockId((run.end() - 1) as u32)).max()
     }
 }
@@ -153,7 +153,7 @@ mod tests {
             let list: BlockList = ids.iter().copied().collect();
             prop_assert_eq!(list.iter().map(|id| id.0).collect::<Vec<_>>(), ids.clone());
             prop_assert_eq!(list.len(), ids.len() as u64);
-            prop_assert_eq!(list.max().map(|id| id.0), ids.iter().copied().max());
+            prop_assert_eq!(list.highest().map(|id| id.0), ids.iter().copied().max());
             for pair in list.runs().windows(2) {
                 prop_assert_ne!(pair[0].end(), u64::from(pair[1].start.0));
             }
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn the_last_id_is_usable() {
         let list = BlockList::run(u32::MAX - 1, 2);
-        assert_eq!(list.max(), Some(BlockId(u32::MAX)));
+        assert_eq!(list.highest(), Some(BlockId(u32::MAX)));
         assert_eq!(list.iter().count(), 2);
     }
 }

@@ -1,1 +1,3 @@
-//! Placeholder.
+//! kvbaton over TCP.
+
+pub mod data;
