@@ -4,9 +4,7 @@
 //! prints one JSON object a case: median GB/s and processor seconds a GB on both sides, or
 //! the latency of one small write in microseconds.
 
-use kvbaton_actors::transport::{
-    DataPlane, GrantedRows, PeerKind, Write, WriteId, WriteOutcome,
-};
+use kvbaton_actors::transport::{DataPlane, GrantedRows, PeerKind, Write, WriteId, WriteOutcome};
 use kvbaton_core::ids::{Address, Bytes, Generation, Grant, SessionAddress};
 use kvbaton_core::region::{Copy, MemoryRange};
 use kvbaton_transport_tcp::data::{DataConfig, TcpDataPlane};

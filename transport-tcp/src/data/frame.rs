@@ -153,12 +153,7 @@ impl Ack {
         if !matches!(bytes[0], 1 | 2) {
             return Err("an acknowledgement of an unknown kind");
         }
-        Ok(Self {
-            last: bytes[0] == 1,
-            verdict,
-            batch: word(bytes, 8),
-            landed: word(bytes, 16),
-        })
+        Ok(Self { last: bytes[0] == 1, verdict, batch: word(bytes, 8), landed: word(bytes, 16) })
     }
 }
 

@@ -65,8 +65,7 @@ pub(super) fn greet(
     deadline: Instant,
 ) -> Result<(), TransportError> {
     let broken = |error: io::Error| broken(peer, &error);
-    let foreign =
-        |what: String| TransportError::Malformed { peer: peer.into(), what };
+    let foreign = |what: String| TransportError::Malformed { peer: peer.into(), what };
     let not_authentic = |what| TransportError::NotAuthentic { peer: peer.into(), what };
 
     let ours = Greeting::fresh(key.is_some());

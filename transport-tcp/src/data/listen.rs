@@ -103,9 +103,7 @@ impl Connections {
             let victim = open
                 .by_number
                 .iter()
-                .map(|(number, c)| {
-                    (c.introduced.load(SeqCst), c.last_active.load(SeqCst), *number)
-                })
+                .map(|(number, c)| (c.introduced.load(SeqCst), c.last_active.load(SeqCst), *number))
                 .min()?;
             let (introduced, last, number) = victim;
             if introduced && now < Duration::from_millis(last) + IDLE {

@@ -187,7 +187,8 @@ impl Frame {
         };
         header.encode(&mut self.heads);
         table.into_iter().for_each(|entry| frame::encode_entry(entry, &mut self.heads));
-        self.pieces[0] = Piece { address: self.heads.as_ptr().expose_provenance(), len: self.heads.len() };
+        self.pieces[0] =
+            Piece { address: self.heads.as_ptr().expose_provenance(), len: self.heads.len() };
     }
 
     fn build_mooncake(&mut self, part: &mut Part, stopped: bool, statuses: bool) {

@@ -276,10 +276,7 @@ impl Peer {
     }
 
     /// Starts or fails the writes that waited; true once none has come since.
-    fn give_to_waiting(
-        self: &Arc<Self>,
-        fetched: Result<Arc<Descriptor>, TransportError>,
-    ) -> bool {
+    fn give_to_waiting(self: &Arc<Self>, fetched: Result<Arc<Descriptor>, TransportError>) -> bool {
         let waiting = {
             let mut stock = self.lock_stock();
             stock.descriptor = fetched.as_ref().ok().cloned();

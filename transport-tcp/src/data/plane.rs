@@ -2,6 +2,7 @@
 
 use super::config::DataConfig;
 use super::counters::Counters;
+use super::hello;
 use super::lane::Target;
 use super::listen::{Connections, Service, serve};
 use super::memory::Memory;
@@ -10,7 +11,6 @@ use super::outgoing::Dialect;
 use super::peer::Peer;
 use super::timer::Timer;
 use super::write::{WriteFuture, WriteState};
-use super::hello;
 use futures_util::future::{BoxFuture, FutureExt, ready};
 use kvbaton_actors::transport::{
     Capabilities, DataCounters, DataPlane, GrantedRows, PeerKind, Registration, Revoked,
@@ -167,9 +167,9 @@ impl DataPlane for TcpDataPlane {
     }
 
     fn write(&self, write: Write) -> BoxFuture<'static, WriteOutcome> {
-        self.shared.start_write(write).unwrap_or_else(|error| {
-            ready(WriteOutcome::Failed { error, settled: true }).boxed()
-        })
+        self.shared
+            .start_write(write)
+            .unwrap_or_else(|error| ready(WriteOutcome::Failed { error, settled: true }).boxed())
     }
 
     fn cancel(&self, write: WriteId) {

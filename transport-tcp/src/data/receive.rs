@@ -4,9 +4,7 @@
 //! one everything behind the first bytes is read into place. Either happens inside the
 //! gates of the frame's grant `[G01, G02]`.
 
-use super::frame::{
-    self, ACK_LEN, Ack, ENTRY_LEN, HEADER_LEN, Header, MAX_ENTRIES, Verdict,
-};
+use super::frame::{self, ACK_LEN, Ack, ENTRY_LEN, HEADER_LEN, Header, MAX_ENTRIES, Verdict};
 use super::listen::Connection;
 use super::memory::Landing;
 use super::net::{self, Gather, Piece};
@@ -146,8 +144,7 @@ impl Receiver<'_> {
         let first_refusal = batch.refused.is_none();
         let mut left = header.payload;
         if batch.refused.is_none() && !header.abort {
-            let admitted =
-                self.shared.memory.admit(header.generation, header.grant, &self.entries);
+            let admitted = self.shared.memory.admit(header.generation, header.grant, &self.entries);
             let landed = admitted.and_then(|landing| Ok(self.land(&landing, &mut left)));
             match landed {
                 Ok(Ok(())) => {}

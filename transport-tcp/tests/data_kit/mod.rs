@@ -1,9 +1,7 @@
 //! What the data plane's tests share: nodes with memory, and hand-made peers.
 #![allow(dead_code, reason = "each test file uses its share")]
 
-use kvbaton_actors::transport::{
-    DataPlane, GrantedRows, PeerKind, Write, WriteId, WriteOutcome,
-};
+use kvbaton_actors::transport::{DataPlane, GrantedRows, PeerKind, Write, WriteId, WriteOutcome};
 use kvbaton_core::ids::{Address, Bytes, Generation, Grant, SessionAddress};
 use kvbaton_core::region::{Copy, MemoryRange};
 use kvbaton_transport_tcp::data::{DataConfig, TcpDataPlane};
@@ -71,10 +69,8 @@ impl Node {
 
     pub fn grant_rows(&self, grant: u64, rows: &[(u64, u64)], allow_ungranted: bool) -> Grant {
         let grant = Grant(grant);
-        let row = |(offset, len): &(u64, u64)| MemoryRange {
-            start: self.at(*offset),
-            len: Bytes(*len),
-        };
+        let row =
+            |(offset, len): &(u64, u64)| MemoryRange { start: self.at(*offset), len: Bytes(*len) };
         let rows = rows.iter().map(row).collect();
         let generation = self.generation;
         let granted = GrantedRows { grant, generation, rows, allow_ungranted };

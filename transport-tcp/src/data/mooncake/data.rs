@@ -54,12 +54,7 @@ enum Taken {
     Gone,
 }
 
-fn take(
-    request: &Request,
-    connection: &Connection,
-    shared: &Shared,
-    gather: &mut Gather,
-) -> Taken {
+fn take(request: &Request, connection: &Connection, shared: &Shared, gather: &mut Gather) -> Taken {
     if request.operation == Operation::Read {
         return Taken::Refused(Rejection::GrantRequired);
     }
