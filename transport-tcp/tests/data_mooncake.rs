@@ -210,6 +210,8 @@ impl StockState {
             let (len, at) = (word(0) as usize, (word(8) - BASE) as usize);
             let statuses = header[16] & 0x80 != 0;
             if self.refusals.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
+                // Closing with unread bytes would reset the connection, status and all.
+                stream.read_exact(&mut vec![0; len]).expect("a payload");
                 stream.write_all(&(STATUS | 1).to_le_bytes()).expect("sends");
                 return;
             }
