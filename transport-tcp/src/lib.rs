@@ -1,4 +1,4 @@
-//! kvbaton over TCP: control plane, bootstrap server, who may talk to whom.
+//! kvbaton over TCP: control plane, data plane, bootstrap server, who may talk to whom.
 
 pub mod bootstrap;
 pub mod control;

@@ -45,8 +45,9 @@ pub struct DataConfig {
     pub handshake_timeout: Duration,
     /// An outbound connection is closed after this long without a write. Default 120 s.
     pub idle_timeout: Duration,
-    /// How long after some activity a connection's thread looks again before it sleeps, at
-    /// most 1 ms; 0 never spins. Default 50 µs.
+    /// How long after some activity a connection's thread looks again before it sleeps, and
+    /// how long the first poll of a small write (64 KiB) looks for its acknowledgement; at
+    /// most 1 ms, 0 never spins. Default 50 µs.
     pub spin: Duration,
     /// Which addresses may be connected to `[Z05]`. Default: loopback and private networks.
     pub check_address: AddressCheck,

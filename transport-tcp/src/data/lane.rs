@@ -18,7 +18,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes that one call sends at most: bounds how long gates are held.
 const SEND_BYTES: usize = 1 << 20;
@@ -103,8 +103,8 @@ impl Lane {
     }
 
     /// Takes a part, or gives it back when the lane has ended. With `inline`, tries to send
-    /// on this thread; otherwise the lane's thread does.
-    pub(super) fn push(&self, part: Part, inline: bool) -> Result<(), Part> {
+    /// on this thread, and says whether it did; otherwise the lane's thread does.
+    pub(super) fn push(&self, part: Part, inline: bool) -> Result<bool, Part> {
         let len = part.len;
         {
             let mut incoming = self.lock_incoming();
@@ -114,10 +114,29 @@ impl Lane {
             incoming.parts.push_back(part);
         }
         self.load.fetch_add(len, SeqCst);
-        if !inline || !self.try_pump() {
+        let sent = inline && self.try_pump();
+        if !sent {
             self.kick();
         }
-        Ok(())
+        Ok(sent)
+    }
+
+    /// Looks for answers on the caller's thread, for as long as the lane's own thread would:
+    /// that of a small write is often there before the lane's thread has woken up.
+    pub(super) fn spin_for(&self, ended: impl Fn() -> bool, spin: Duration) {
+        let begin = Instant::now();
+        while !ended() && begin.elapsed() < spin {
+            self.try_pump();
+            net::yield_now();
+        }
+        if !ended() {
+            self.kick();
+        }
+    }
+
+    /// Takes answers that have arrived and that nobody has looked for.
+    pub(super) fn look(&self) {
+        self.try_pump();
     }
 
     /// Moves the connection on if nobody else does; true when nothing is left to send.
@@ -223,8 +242,8 @@ impl Lane {
             let mut guard = self.lock_io();
             let Some(io) = guard.as_mut() else { return };
             let before = io.moved;
-            let (pumped, stream) = match io.pump(self) {
-                Ok(pumped) => (pumped, io.stream.clone()),
+            let (pumped, stream, expects) = match io.pump(self) {
+                Ok(pumped) => (pumped, io.stream.clone(), !io.parts.is_empty()),
                 Err(error) => return self.end(guard, &error, true),
             };
             if io.moved != before {
@@ -232,14 +251,18 @@ impl Lane {
             }
             drop(guard);
             let fd = stream.as_raw_fd();
-            if pumped == Pumped::Idle && self.spin_until_ready(fd, active, spin) {
+            // With nothing to expect, spinning would only keep the woken caller off its core.
+            let spins = expects && pumped == Pumped::Idle;
+            if spins && self.spin_until_ready(fd, active, spin) {
                 continue;
             }
             if self.kicked.swap(false, SeqCst) {
                 self.wake.clear();
                 continue;
             }
-            let interest = Interest { read: true, write: pumped == Pumped::Blocked };
+            // While nothing is expected, only the end of the connection wakes this thread; a
+            // caller that sent a small write looks for its answer first, then kicks.
+            let interest = Interest { read: expects, write: pumped == Pumped::Blocked };
             let fds = [(fd, interest), (self.wake.fd(), net::READABLE)];
             match net::wait(&fds, Some(shared.config.idle_timeout)) {
                 Ok(true) => {}
@@ -254,11 +277,10 @@ impl Lane {
     }
 
     /// Looks again for a moment after some activity: what follows it follows soon.
-    fn spin_until_ready(&self, fd: RawFd, active: Instant, spin: std::time::Duration) -> bool {
+    fn spin_until_ready(&self, fd: RawFd, active: Instant, spin: Duration) -> bool {
         while active.elapsed() < spin {
             if self.kicked.load(SeqCst)
-                || net::wait(&[(fd, net::READABLE)], Some(std::time::Duration::ZERO))
-                    .unwrap_or(true)
+                || net::wait(&[(fd, net::READABLE)], Some(Duration::ZERO)).unwrap_or(true)
             {
                 return true;
             }

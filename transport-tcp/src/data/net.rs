@@ -143,7 +143,7 @@ pub(super) fn is_retry(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// What [`wait`] waits for.
+/// What [`wait`] waits for, besides the end of the connection.
 #[derive(Clone, Copy)]
 pub(super) struct Interest {
     pub(super) read: bool,
@@ -159,7 +159,7 @@ pub(super) const WRITABLE: Interest = Interest { read: false, write: true };
 pub(super) fn wait(fds: &[(RawFd, Interest)], timeout: Option<Duration>) -> io::Result<bool> {
     let mut polled = [libc::pollfd { fd: -1, events: 0, revents: 0 }; 4];
     for (slot, (fd, interest)) in polled.iter_mut().zip(fds) {
-        let read = if interest.read { libc::POLLIN } else { 0 };
+        let read = if interest.read { libc::POLLIN } else { libc::POLLRDHUP };
         let write = if interest.write { libc::POLLOUT } else { 0 };
         *slot = libc::pollfd { fd: *fd, events: read | write, revents: 0 };
     }

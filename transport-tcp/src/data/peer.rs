@@ -87,8 +87,8 @@ impl Peer {
         idle.then(|| *self.last_used.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Starts a write.
-    pub(super) fn submit(self: &Arc<Self>, write: Arc<WriteState>) {
+    /// Starts a write. If the calling thread has sent all of it already: over which lane.
+    pub(super) fn submit(self: &Arc<Self>, write: Arc<WriteState>) -> Option<Arc<Lane>> {
         if self.kind == PeerKind::Kvbaton {
             let target = Target {
                 host: self.session.host.clone(),
@@ -100,46 +100,56 @@ impl Peer {
         let known = self.lock_stock().descriptor.clone();
         match known {
             Some(descriptor) if descriptor.covers(&write.write.copies) => {
-                self.dispatch(&write, &descriptor.target);
+                self.dispatch(&write, &descriptor.target)
             }
-            stale => self.resolve(write, stale.is_some()),
+            stale => {
+                self.resolve(write, stale.is_some());
+                None
+            }
         }
     }
 
     /// Cuts a write and gives its parts to connections.
-    fn dispatch(self: &Arc<Self>, write: &Arc<WriteState>, target: &Target) {
-        let Some(shared) = self.shared.upgrade() else { return };
+    fn dispatch(self: &Arc<Self>, write: &Arc<WriteState>, target: &Target) -> Option<Arc<Lane>> {
+        let shared = self.shared.upgrade()?;
         let lanes = shared.config.connections_per_peer as u64;
         let parts = Part::split(write, if write.total < SPREAD_BYTES { 1 } else { lanes });
         write.begin(parts.len());
         let spread = parts.len() > 1;
+        let mut sent_over = None;
         for (slot, part) in parts.into_iter().enumerate() {
-            self.send(part, target, spread.then_some(slot), write.total <= INLINE_BYTES);
+            let inline = write.total <= INLINE_BYTES;
+            sent_over = self.send(part, target, spread.then_some(slot), inline);
         }
+        sent_over
     }
 
-    /// Gives a part to a connection, a new one if need be.
+    /// Gives a part to a connection, a new one if need be. If the calling thread has sent
+    /// all of it already: the connection's lane.
     pub(super) fn send(
         self: &Arc<Self>,
         mut part: Part,
         target: &Target,
         slot: Option<usize>,
         inline: bool,
-    ) {
+    ) -> Option<Arc<Lane>> {
         loop {
             let write = part.write.clone();
             let lane = match self.lane(target, slot) {
                 Ok(lane) => lane,
                 Err(error) => {
-                    return write.part_ended(PartEnd::Failed { error, settled: true });
+                    write.part_ended(PartEnd::Failed { error, settled: true });
+                    return None;
                 }
             };
             match lane.push(part, inline) {
-                Ok(()) if write.is_stopped() && !write.has_ended() => {
-                    // It was stopped while on its way: whoever did has not seen it here.
-                    return lane.kick();
+                Ok(sent) => {
+                    if write.is_stopped() && !write.has_ended() {
+                        // Stopped while on its way: whoever did so has not seen it here.
+                        lane.kick();
+                    }
+                    return sent.then_some(lane);
                 }
-                Ok(()) => return,
                 // The lane ended meanwhile; the next one is another.
                 Err(back) => part = back,
             }
@@ -223,9 +233,11 @@ impl Peer {
                 (true, TransportError::TimedOut { peer, what: "a write", after })
             }
         };
+        let lanes = self.lock_lanes().clone();
+        // The future of a small write may not have been polled since its answer came.
+        lanes.iter().for_each(|lane| lane.look());
         write.stop(error.clone());
         self.drop_waiting(write, &error);
-        let lanes = self.lock_lanes().clone();
         lanes.iter().for_each(|lane| lane.evict(write.serial, hard, &error));
         if let Some(shared) = self.shared.upgrade().filter(|_| !write.has_ended()) {
             // A part was between two connections: look again.
@@ -294,7 +306,9 @@ impl Peer {
                 Ok(descriptor) if !descriptor.covers(&write.write.copies) => {
                     write.end(WriteOutcome::Rejected(Rejection::OutsideMemory));
                 }
-                Ok(descriptor) => self.dispatch(&write, &descriptor.target),
+                Ok(descriptor) => {
+                    self.dispatch(&write, &descriptor.target);
+                }
             }
         }
         let mut stock = self.lock_stock();

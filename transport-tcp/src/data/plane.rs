@@ -225,8 +225,9 @@ impl Shared {
         let state = Arc::new(WriteState::new(serial, write, sources, &peer));
         lock(&self.writes).insert((state.write.id, serial), state.clone());
         self.timer.add(state.deadline, super::timer::Due::Deadline, &state);
-        peer.submit(state.clone());
-        Ok(WriteFuture(state).boxed())
+        let lane = peer.submit(state.clone());
+        let spin = lane.map(|lane| (lane, self.config.spin));
+        Ok(WriteFuture { write: state, spin }.boxed())
     }
 
     /// The peer of a session; beyond the bound, the one that was idle longest makes room.

@@ -1,5 +1,6 @@
 //! One outgoing write: how its parts ended, and the future that its caller holds.
 
+use super::lane::Lane;
 use super::memory::Registered;
 use super::peer::Peer;
 use kvbaton_actors::transport::{PeerKind, Rejection, TransportError, Write, WriteOutcome};
@@ -9,7 +10,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How the part of a write that one connection carried ended.
 #[derive(Debug, Clone)]
@@ -60,7 +61,7 @@ impl WriteState {
     ) -> Self {
         let total = write.copies.iter().map(|copy| copy.len.0).sum();
         // A century is "no deadline" and does not overflow the clock.
-        let timeout = write.timeout.min(std::time::Duration::from_secs(100 * 365 * 86_400));
+        let timeout = write.timeout.min(Duration::from_secs(100 * 365 * 86_400));
         let deadline = Instant::now() + timeout;
         let (peer, stop) = (Arc::downgrade(peer), AtomicBool::new(false));
         Self { serial, write, total, sources, deadline, peer, stop, inner: Mutex::default() }
@@ -204,13 +205,21 @@ impl Inner {
 }
 
 /// What the caller of a write awaits. Dropping it asks the write to end early.
-pub(super) struct WriteFuture(pub(super) Arc<WriteState>);
+pub(super) struct WriteFuture {
+    pub(super) write: Arc<WriteState>,
+    /// For a small write that was sent by the caller's thread: where to look for its
+    /// acknowledgement, and how long, when the future is first polled.
+    pub(super) spin: Option<(Arc<Lane>, Duration)>,
+}
 
 impl Future for WriteFuture {
     type Output = WriteOutcome;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<WriteOutcome> {
-        let mut inner = self.0.lock();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<WriteOutcome> {
+        if let Some((lane, spin)) = self.spin.take() {
+            lane.spin_for(|| self.write.has_ended(), spin);
+        }
+        let mut inner = self.write.lock();
         if let Some(outcome) = &inner.outcome {
             return Poll::Ready(outcome.clone());
         }
@@ -223,8 +232,8 @@ impl Future for WriteFuture {
 
 impl Drop for WriteFuture {
     fn drop(&mut self) {
-        if let Some(peer) = self.0.peer().filter(|_| !self.0.has_ended()) {
-            peer.cancel(&self.0);
+        if let Some(peer) = self.write.peer().filter(|_| !self.write.has_ended()) {
+            peer.cancel(&self.write);
         }
     }
 }
