@@ -1,0 +1,237 @@
+//! `cargo xtask test`: the steps, in order.
+
+use crate::report::{Line, Outcome, render};
+use crate::{run, setup, workspace};
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+/// What to check.
+#[derive(Args)]
+pub struct Options {
+    /// Only what every change needs: format, lints, unit and property tests.
+    #[arg(long, conflicts_with = "only")]
+    quick: bool,
+    /// Only these steps.
+    #[arg(long, value_enum, num_args = 1..)]
+    only: Vec<Step>,
+}
+
+/// One step; the order here is the order of the run, cheapest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Step {
+    /// rustfmt changes nothing
+    Format,
+    /// clippy has nothing to say about any target
+    Lints,
+    /// the documents build, and every link in them leads somewhere
+    Documents,
+    /// cargo-deny: licences, sources, versions
+    Licences,
+    /// cargo-deny: known vulnerabilities
+    Advisories,
+    /// core builds where no clock, socket or thread exists
+    Purity,
+    /// unit, property and integration tests
+    Tests,
+    /// examples in the documents
+    Doctests,
+    /// the same actors in simulated time, on a simulated network
+    Simulation,
+    /// installs the interop tests' peers
+    Peers,
+    /// real peers: Mooncake's transfer engine, libzmq, pulls that vLLM sent
+    Interop,
+}
+
+const QUICK: [Step; 3] = [Step::Format, Step::Lints, Step::Tests];
+/// Runs real peers, so it is a step of its own.
+const INTEROP_CRATE: &str = "kvbaton-tests";
+const DENY: &str = "0.20.2";
+
+/// Runs the steps; true when nothing failed.
+///
+/// # Errors
+/// When a program that every step needs cannot be started.
+pub fn test(options: &Options) -> Result<bool> {
+    let steps = if options.quick {
+        QUICK.to_vec()
+    } else if options.only.is_empty() {
+        Step::value_variants().to_vec()
+    } else {
+        Step::value_variants().iter().copied().filter(|it| options.only.contains(it)).collect()
+    };
+    let mut lines = Vec::new();
+    for step in steps {
+        let (name, what) = step.describe();
+        println!("{name}: {what}");
+        let begin = Instant::now();
+        let outcome = step.run(&lines)?;
+        lines.push(Line { step: name, outcome, took: begin.elapsed() });
+    }
+    print!("\n{}", render(&lines));
+    Ok(!lines.iter().any(|line| line.outcome.failed()))
+}
+
+impl Step {
+    fn describe(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Format => ("format", "cargo fmt --all --check"),
+            Self::Lints => ("lints", "clippy on every target, warnings are errors"),
+            Self::Documents => ("documents", "rustdoc, warnings are errors"),
+            Self::Licences => ("licences", "cargo-deny: licences, sources, versions (deny.toml)"),
+            Self::Advisories => ("advisories", "cargo-deny: known vulnerabilities"),
+            Self::Purity => ("purity", "core for wasm32-unknown-unknown"),
+            Self::Tests => ("tests", "unit, property and integration tests"),
+            Self::Doctests => ("doctests", "examples in the documents"),
+            Self::Simulation => ("simulation", "core, actors and model engine under --cfg madsim"),
+            Self::Peers => ("peers", "cargo xtask setup"),
+            Self::Interop => ("interop", "real Mooncake and ZeroMQ peers, pulls that vLLM sent"),
+        }
+    }
+
+    /// `before` are the steps that ran already.
+    fn run(self, before: &[Line]) -> Result<Outcome> {
+        match self {
+            Self::Format => check(cargo(&["fmt", "--all", "--check"])),
+            Self::Lints => check(cargo(&[
+                "clippy",
+                "--locked",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ])),
+            Self::Documents => {
+                let mut command = cargo(&["doc", "--locked", "--workspace", "--no-deps"]);
+                command.env("RUSTDOCFLAGS", "-D warnings");
+                check(command)
+            }
+            Self::Licences => licences(),
+            Self::Advisories => Ok(Outcome::NotRun(
+                "the advisory database is a git repository that the gate does not fetch; where \
+                 github.com can be reached, run `target/tools/bin/cargo-deny check advisories`"
+                    .into(),
+            )),
+            Self::Purity => purity(),
+            Self::Tests => tests(&[
+                "--workspace",
+                "--exclude",
+                INTEROP_CRATE,
+                "--lib",
+                "--bins",
+                "--tests",
+                "--examples",
+            ]),
+            Self::Doctests => tests(&["--workspace", "--doc"]),
+            Self::Simulation => simulation(),
+            Self::Peers => Ok(setup::setup(&setup::Options::default()).map_or_else(
+                |error| {
+                    println!("{error:#}");
+                    Outcome::Failed
+                },
+                |()| Outcome::Passed,
+            )),
+            Self::Interop => {
+                let peers = before.iter().find(|line| line.step == "peers");
+                if peers.is_some_and(|line| line.outcome.failed()) {
+                    return Ok(Outcome::NotRun("its peers could not be installed".into()));
+                }
+                tests(&["-p", INTEROP_CRATE])
+            }
+        }
+    }
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = run::cargo();
+    command.args(arguments);
+    command
+}
+
+/// A step that passes or fails as a whole.
+fn check(command: Command) -> Result<Outcome> {
+    let finished = run::capture(command)?;
+    if finished.success {
+        return Ok(Outcome::Passed);
+    }
+    println!("{}", finished.output.trim_end());
+    Ok(Outcome::Failed)
+}
+
+/// A step that is made of tests.
+fn run_tests(command: Command) -> Result<Outcome> {
+    let finished = run::capture(command)?;
+    let outcome = Outcome::of_tests(&finished.output, finished.success);
+    if outcome.failed() {
+        println!("{}", finished.output.trim_end());
+    }
+    Ok(outcome)
+}
+
+fn tests(arguments: &[&str]) -> Result<Outcome> {
+    let mut command = cargo(&["test", "--locked", "--no-fail-fast"]);
+    command.args(arguments);
+    run_tests(command)
+}
+
+fn simulation() -> Result<Outcome> {
+    let mut command = cargo(&["test", "--locked", "--no-fail-fast"]);
+    command.args(["--config", "build.rustflags=['--cfg','madsim']"]);
+    command.args(["--target-dir", "target/sim"]);
+    for package in ["kvbaton-core", "kvbaton-actors", "kvbaton-model-engine"] {
+        command.args(["-p", package]);
+    }
+    // The variable would take the place of the flags above.
+    command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    run_tests(command)
+}
+
+fn purity() -> Result<Outcome> {
+    const TARGET: &str = "wasm32-unknown-unknown";
+    let mut rustc = run::command(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    rustc.args(["--print", "target-libdir", "--target", TARGET]);
+    let libraries = PathBuf::from(run::must(rustc)?.trim());
+    if !libraries.is_dir() {
+        return Ok(Outcome::NotRun(format!(
+            "the target {TARGET} is not installed (rustup target add {TARGET})"
+        )));
+    }
+    check(cargo(&["check", "--locked", "-p", "kvbaton-core", "--target", TARGET]))
+}
+
+fn licences() -> Result<Outcome> {
+    let program = workspace::tools().join("bin/cargo-deny");
+    if !is_deny(&program) {
+        println!("  installing cargo-deny {DENY} into target/tools, once");
+        let finished = run::capture(install_deny())?;
+        if !finished.success {
+            println!("{}", finished.output.trim_end());
+            return Ok(Outcome::NotRun(format!("cargo-deny {DENY} could not be installed")));
+        }
+    }
+    let mut command = run::command(program);
+    command.args(["--locked", "check", "-D", "unmatched-skip"]);
+    command.args(["bans", "licenses", "sources"]);
+    check(command)
+}
+
+/// Whether the program is there, and the version we want.
+fn is_deny(program: &PathBuf) -> bool {
+    let mut version = run::command(program);
+    version.arg("--version");
+    run::capture(version).is_ok_and(|it| it.success && it.output.trim().ends_with(DENY))
+}
+
+/// An unoptimized build: its own release profile (whole-program LTO) takes several times longer
+/// to build than it ever saves here.
+fn install_deny() -> Command {
+    let mut command = cargo(&["install", "--locked", "--debug", "cargo-deny", "--version", DENY]);
+    command.arg("--root").arg(workspace::tools());
+    command.arg("--target-dir").arg(workspace::tools().join("build"));
+    command.env("CARGO_PROFILE_DEV_DEBUG", "false").env_remove("RUSTFLAGS");
+    command
+}
