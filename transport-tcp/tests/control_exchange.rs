@@ -120,9 +120,9 @@ fn p12_a_dead_port_is_an_error_at_once() {
         let probe = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("tcp://{}", probe.local_addr().unwrap());
         drop(probe);
-        let mut config = ControlConfig::default();
         // Only a refusal can be that early.
-        config.connect_timeout = Duration::from_secs(3600);
+        let connect_timeout = Duration::from_secs(3600);
+        let config = ControlConfig { connect_timeout, ..ControlConfig::default() };
         let error = ask(&TcpControl::new(config), &address, "pull").await.unwrap_err();
         assert!(matches!(error, TransportError::Unreachable { .. }), "{error}");
     });
@@ -133,8 +133,8 @@ fn p12_a_peer_that_never_greets_costs_the_connect_bound_only() {
     run(async {
         let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("tcp://{}", mute.local_addr().unwrap());
-        let mut config = ControlConfig::default();
-        config.connect_timeout = Duration::from_millis(50);
+        let connect_timeout = Duration::from_millis(50);
+        let config = ControlConfig { connect_timeout, ..ControlConfig::default() };
         let error = ask(&TcpControl::new(config), &address, "pull").await.unwrap_err();
         assert!(matches!(error, TransportError::TimedOut { .. }), "{error}");
     });

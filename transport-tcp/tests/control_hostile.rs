@@ -133,8 +133,8 @@ fn z03_silent_and_stalled_clients_delay_nobody() {
 #[test]
 fn z03_an_unfinished_frame_or_handshake_ends_at_its_bound() {
     run(async {
-        let mut config = ControlConfig::default();
-        config.connect_timeout = Duration::from_millis(100);
+        let connect_timeout = Duration::from_millis(100);
+        let mut config = ControlConfig { connect_timeout, ..ControlConfig::default() };
         config.limits.frame_timeout = Duration::from_millis(100);
         let node = Node::echo(config).await;
         closed(node.connect().await).await;
