@@ -127,9 +127,13 @@ impl World {
         write.applied += 1;
         let (block, p) = (copy.destination.0 as u32, write.p);
         let d = &mut self.d[usize::from(start.reader.session.port)];
-        let rows = start.grant.and_then(|grant| d.open.get(&grant));
-        let taken = start.generation == Some(d.generation)
-            && rows.is_some_and(|rows| rows.contains(&block));
+        let taken = match start.grant {
+            Some(grant) => {
+                start.generation == Some(d.generation)
+                    && d.open.get(&grant).is_some_and(|rows| rows.blocks.contains(&block))
+            }
+            None => d.open.values().any(|rows| rows.ungranted && rows.blocks.contains(&block)),
+        };
         if !taken {
             return self.fail_write(at, true);
         }
