@@ -9,6 +9,7 @@ use kvbaton_core::wire::{DropTransfers, Pull, Reply};
 
 /// A message; those to a D name the epoch that they are meant for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "a test's few packets")]
 pub enum Packet {
     Pull {
         p: usize,
