@@ -54,6 +54,7 @@ impl<K: Ord + Clone> Deadlines<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn keys_come_due_in_order_and_once() {
@@ -68,5 +69,32 @@ mod tests {
         assert_eq!(deadlines.pop_due(Timestamp(2)), Some("b"));
         assert_eq!(deadlines.pop_due(Timestamp(99)), None);
         assert_eq!(deadlines, Deadlines::default());
+    }
+
+    proptest! {
+        #[test]
+        fn f25_every_key_comes_due_once_at_its_latest_deadline(
+            sets in prop::collection::vec((0u8..6, 0u64..20), 0..40),
+            cleared in 0u8..6,
+        ) {
+            let mut deadlines = Deadlines::default();
+            let mut expected = BTreeMap::new();
+            for (key, at) in sets {
+                let at = if at == 19 { Timestamp::NEVER } else { Timestamp(at) };
+                deadlines.set(key, at);
+                expected.insert(key, at);
+            }
+            deadlines.clear(&cleared);
+            expected.remove(&cleared);
+            expected.retain(|_, at| *at != Timestamp::NEVER);
+            for now in (0..20).map(Timestamp) {
+                prop_assert_eq!(deadlines.next(), expected.values().min().copied());
+                while let Some(key) = deadlines.pop_due(now) {
+                    prop_assert_eq!(expected.remove(&key), Some(now));
+                }
+            }
+            prop_assert!(expected.is_empty());
+            prop_assert_eq!(deadlines, Deadlines::default());
+        }
     }
 }

@@ -200,6 +200,7 @@ impl Lifecycle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const FIRST: Names = Names { generation: Generation(7), layout_id: LayoutId(9) };
     const SECOND: Names = Names { generation: Generation(8), layout_id: LayoutId(11) };
@@ -233,6 +234,59 @@ mod tests {
         assert_eq!(node.restore(), Ok(LifecycleAction::Restore));
         node.registered(SECOND);
         assert_eq!(node.names(), Some(SECOND));
+    }
+
+    proptest! {
+        /// Any order of calls: memory is released only after a drain that ended, the names
+        /// hold until then, and an operation never starts beside another one.
+        #[test]
+        fn s01_s02_s05_no_order_of_calls_releases_undrained_memory(
+            calls in prop::collection::vec(0u8..8, 1..40),
+        ) {
+            let mut node = Lifecycle::default();
+            let mut now = Timestamp(0);
+            for call in calls {
+                let before = node.state();
+                now = now + Duration::from_millis(400);
+                match call {
+                    0 if node.may_register().is_ok() => node.registered(FIRST),
+                    1 => drop(node.unregister(Duration::from_secs(1), now)),
+                    2 => {
+                        let released = node.drained();
+                        prop_assert_eq!(
+                            released.is_some(),
+                            matches!(before, State::Draining { .. })
+                        );
+                    }
+                    3 => prop_assert_eq!(
+                        node.give_up(now),
+                        matches!(before, State::Draining { until, .. } if until <= now)
+                    ),
+                    4 => node.released(),
+                    5 => drop(node.restore()),
+                    6 if before == State::Restoring => node.registered(SECOND),
+                    7 => node.restore_failed(),
+                    _ => {}
+                }
+                let after = node.state();
+                match (before, after) {
+                    (_, State::Releasing(_)) if before != after => {
+                        let drained = matches!(before, State::Draining { .. });
+                        prop_assert!(drained);
+                    }
+                    (_, State::Unregistered) if before != after => {
+                        let ended = matches!(before, State::Releasing(_) | State::Restoring);
+                        prop_assert!(ended);
+                    }
+                    (State::Draining { names, .. }, _) => prop_assert_eq!(node.names(), Some(names)),
+                    _ => {}
+                }
+                prop_assert_eq!(
+                    node.next_deadline().is_some(),
+                    matches!(after, State::Draining { .. })
+                );
+            }
+        }
     }
 
     #[test]

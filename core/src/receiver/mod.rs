@@ -55,6 +55,7 @@ pub enum Form {
 
 /// What the caller must do.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "pulls are the common case, and moved once")]
 pub enum ReceiverAction {
     /// Ask a bootstrap server, then call [`Receiver::discovered`].
     Discover {

@@ -49,7 +49,7 @@ impl<L> PullState<L> {
         let ok = std::mem::take(&mut self.ok);
         let outcomes = std::mem::take(&mut self.failed);
         let failed: Vec<RequestId> = outcomes.iter().map(|(request, ..)| request.clone()).collect();
-        let extension = self.extended.then(|| ReplyExtension {
+        let extension = self.extended.then_some(ReplyExtension {
             revision: crate::wire::REVISION,
             features,
             incarnation,

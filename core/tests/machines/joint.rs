@@ -93,6 +93,26 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(more_cases())]
+
+    /// The same towards stock Ps, whose writes carry no grant: blocks of a load that ended
+    /// under them are never open to a late write of theirs [P09 G03 F01 F02].
+    #[test]
+    fn p09_f01_late_writes_of_a_stock_p_hit_nothing(
+        ds in 1..3usize,
+        senders in 1..3usize,
+        steps in steps(),
+    ) {
+        let mut world = world((1, ds, senders, true));
+        world.stock = true;
+        for (serial, step) in steps.into_iter().enumerate() {
+            apply(&mut world, step, serial);
+        }
+        world.heal();
+    }
+}
+
 #[test]
 fn p08_without_faults_every_load_is_loaded() {
     for (ps, ds) in [(1, 1), (2, 1), (1, 2), (2, 2)] {

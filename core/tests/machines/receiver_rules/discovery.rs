@@ -14,7 +14,8 @@ fn listed(d: &ReceiverDriver) -> Vec<std::sync::Arc<str>> {
 #[test]
 fn a02_a04_f44_a_rank_pulls_every_stage_of_its_paired_ranks() {
     // (D's tp, D's pp, P's ranks, what D's rank (0, 0) pulls)
-    let cases: [(u32, u32, &[&[Kind]], &[(usize, usize)]); 5] = [
+    type Case<'a> = (u32, u32, &'a [&'a [Kind]], &'a [(usize, usize)]);
+    let cases: [Case<'_>; 5] = [
         (1, 1, &[&[OURS]], &[(0, 0)]),
         (1, 2, &[&[OURS, OURS]], &[(0, 0)]),
         (1, 1, &[&[OURS, OURS]], &[(0, 0), (0, 1)]),
@@ -33,7 +34,8 @@ fn a02_a04_f44_a_rank_pulls_every_stage_of_its_paired_ranks() {
 #[test]
 fn a04_f22_a_p_of_which_ranks_are_missing_or_doubled_is_refused() {
     let whole = ranks(&[&[OURS, OURS], &[OURS, OURS]]);
-    let breaks: [(&str, fn(&mut EngineRanks)); 6] = [
+    type Break = fn(&mut EngineRanks);
+    let breaks: [(&str, Break); 6] = [
         ("no rank", |ranks| ranks.clear()),
         ("tp 0", |ranks| drop(ranks.remove(&0))),
         ("a stage", |ranks| drop(ranks.get_mut(&1).unwrap().remove(&0))),

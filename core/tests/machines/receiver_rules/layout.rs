@@ -135,13 +135,18 @@ fn l08_forgotten_echoes_cost_a_layout_and_no_more() {
 
 #[test]
 fn l09_a_new_registration_forgets_every_echo() {
-    let mut d = pulling();
-    finish(&mut d, "a", FIRST);
-    d.unregister();
-    d.register(SECOND);
-    assert!(next_has_layout(&mut d, "b"));
-    assert_eq!(d.pulls[&d.pull_to(0, 0)].pull.layout_id, SECOND);
-    assert_eq!(d.pulls[&d.pull_to(0, 0)].pull.extension.as_ref().unwrap().generation.0, SECOND.0);
+    for unregistered in [true, false] {
+        let mut d = pulling();
+        finish(&mut d, "a", FIRST);
+        if unregistered {
+            d.unregister();
+        }
+        d.register(SECOND);
+        assert!(next_has_layout(&mut d, "b"));
+        let pull = &d.pulls[&d.pull_to(0, 0)].pull;
+        assert_eq!(pull.layout_id, SECOND);
+        assert_eq!(pull.extension.as_ref().unwrap().generation.0, SECOND.0);
+    }
 }
 
 #[test]

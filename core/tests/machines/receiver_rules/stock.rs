@@ -240,6 +240,7 @@ fn p09_a_p_that_turned_out_to_be_stock_leaves_a_quarantine() {
     d.drop_load("a");
     assert!(d.drops.is_empty());
     d.revoke_all();
+    d.wait_until(seconds(5));
     let again = same_blocks(&mut d, "b", &spec);
     d.accept(again).unwrap();
     d.flush();

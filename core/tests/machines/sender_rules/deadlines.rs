@@ -74,6 +74,7 @@ fn p06_nothing_expires_while_a_write_reads_it() {
     p.pull(Ask::of(0, &["a"]).readers(2));
     p.wait_until(Timestamp(0) + p.config.hold_timeout + Duration::from_secs(5));
     assert_eq!(p.ended("a"), []);
+    assert!(p.cancelled.is_empty(), "nor is the write cut short");
     p.written("a");
     p.wait_until(p.now + p.config.write_timeout);
     assert_eq!(p.ended("a"), [Ended::Failed(FailureReason::Expired)], "the second never came");

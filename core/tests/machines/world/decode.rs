@@ -20,6 +20,14 @@ pub struct Loading {
     pub grant: Grant,
 }
 
+/// What one grant opens.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    pub blocks: BTreeSet<u32>,
+    /// Whether writers without a grant may write here too.
+    pub ungranted: bool,
+}
+
 #[derive(Debug, Clone)]
 pub struct D {
     pub receiver: Receiver,
@@ -32,7 +40,7 @@ pub struct D {
     free: Vec<u32>,
     pub loads: BTreeMap<RequestId, Loading>,
     /// Open grants and their rows.
-    pub open: BTreeMap<Grant, BTreeSet<u32>>,
+    pub open: BTreeMap<Grant, Rows>,
     next_grant: u64,
 }
 
@@ -123,9 +131,11 @@ impl World {
         while let Some(action) = d.receiver.next_action() {
             match action {
                 ReceiverAction::Discover { .. } => self.net.push(Packet::Asked { d: at, epoch }),
-                ReceiverAction::OpenGrant { grant, generation, blocks, .. } => {
+                ReceiverAction::OpenGrant { grant, generation, blocks, allow_ungranted } => {
                     assert_eq!(generation, d.generation);
-                    let rows = blocks[0].iter().map(|block| block.0).collect();
+                    assert_eq!(allow_ungranted, self.stock);
+                    let blocks = blocks[0].iter().map(|block| block.0).collect();
+                    let rows = Rows { blocks, ungranted: allow_ungranted };
                     assert!(d.open.insert(grant, rows).is_none(), "opened twice");
                 }
                 ReceiverAction::Pull { id, address, pull, .. } => {

@@ -32,6 +32,8 @@ pub struct World {
     pub d: Vec<D>,
     /// P's engine id changes with each restart.
     pub engine: u32,
+    /// Whether P's ranks are stock ones: no grants, no drops, no run of their own.
+    pub stock: bool,
     pub net: Vec<Packet>,
     pub writes: Vec<InFlight>,
     pub sender_config: SenderConfig,
@@ -53,6 +55,7 @@ impl World {
             p: (0..ps).map(|rank| P::new(rank, 0, &sender_config)).collect(),
             d: (0..ds).map(|rank| D::new(rank, ds, 0, &receiver_config)).collect(),
             engine: 0,
+            stock: false,
             net: Vec::new(),
             writes: Vec::new(),
             sender_config,
@@ -69,7 +72,7 @@ impl World {
     pub fn directory(&self) -> Vec<(EngineId, EngineRanks)> {
         let rank = |p: &P| Rank {
             address: format!("{}", p.rank).into(),
-            ours: Some(OurRank { revision: 1, features: 0, incarnation: p.run }),
+            ours: (!self.stock).then_some(OurRank { revision: 1, features: 0, incarnation: p.run }),
         };
         let ranks = self.p.iter().map(|p| (p.rank as u32, [(0, rank(p))].into())).collect();
         vec![(self.engine_id(), ranks)]

@@ -9,6 +9,7 @@ use kvbaton_core::wire::{DropTransfers, Pull, Reply};
 
 /// A message; those to a D name the epoch that they are meant for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "a test's few packets")]
 pub enum Packet {
     Pull {
         p: usize,
@@ -127,9 +128,13 @@ impl World {
         write.applied += 1;
         let (block, p) = (copy.destination.0 as u32, write.p);
         let d = &mut self.d[usize::from(start.reader.session.port)];
-        let rows = start.grant.and_then(|grant| d.open.get(&grant));
-        let taken = start.generation == Some(d.generation)
-            && rows.is_some_and(|rows| rows.contains(&block));
+        let taken = match start.grant {
+            Some(grant) => {
+                start.generation == Some(d.generation)
+                    && d.open.get(&grant).is_some_and(|rows| rows.blocks.contains(&block))
+            }
+            None => d.open.values().any(|rows| rows.ungranted && rows.blocks.contains(&block)),
+        };
         if !taken {
             return self.fail_write(at, true);
         }

@@ -108,8 +108,9 @@ impl World {
         let own = PullId(p.next_pull);
         p.next_pull += 1;
         p.pulls.insert(own, from);
-        let extension = pull.extension.as_ref().expect("our own D");
-        if !p.sender.is_meant(extension.incarnation) {
+        let extension = pull.extension.as_ref();
+        assert_eq!(extension.is_none(), self.stock);
+        if extension.is_some_and(|it| !p.sender.is_meant(it.incarnation)) {
             let names: Vec<_> = pull.requests.iter().map(|it| it.request_id.clone()).collect();
             let why = FailureReason::UnknownIncarnation;
             p.sender.refuse_pull(own, &names, why, "restarted", true);
@@ -125,7 +126,7 @@ impl World {
                 failed: None,
                 message: None,
                 layout_id: LayoutId::NONE,
-                extension: Some(Default::default()),
+                extension: (!self.stock).then(Default::default),
             };
             self.net.push(Packet::Reply { d, epoch, id, reply });
             return;
@@ -136,8 +137,8 @@ impl World {
             expected_readers: readers,
             layout: Planner::Blocks,
             echo: pull.layout_id,
-            generation: Some(extension.generation),
-            timeout: extension.timeout,
+            generation: extension.map(|it| it.generation),
+            timeout: extension.map(|it| it.timeout).unwrap_or_default(),
             requests: pull.requests,
         };
         p.sender.pull(resolved, self.now);
