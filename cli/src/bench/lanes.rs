@@ -36,18 +36,17 @@ pub(super) fn receive(lanes: usize, pattern: &Pattern) -> Result<()> {
     let blocks = blocks_mut(&mut memory, &case, 2);
     let share = blocks.len().div_ceil(lanes);
     let mut blocks = blocks.into_iter();
-    let mut threads = Vec::new();
     std::thread::scope(|scope| -> Result<()> {
         for _ in 0..lanes {
             let (mut stream, _) = listener.accept()?;
             let mut mine: Vec<&mut [u8]> = blocks.by_ref().take(share).collect();
-            threads.push(scope.spawn(move || {
+            scope.spawn(move || {
                 while read_round(&mut stream, &mut mine).is_ok() {
                     if stream.write_all(&[1]).is_err() {
                         break;
                     }
                 }
-            }));
+            });
         }
         answer_cpu()
     })

@@ -83,6 +83,11 @@ fn router(serving: Serving) -> Router {
         .with_state(serving)
 }
 
+/// A caller's seconds; what is no number of seconds counts as none.
+fn bounded(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.min(LONGEST_SECONDS)).unwrap_or_default()
+}
+
 fn conflict(why: &impl ToString) -> Response {
     (StatusCode::CONFLICT, Json(json!({"error": why.to_string()}))).into_response()
 }
@@ -114,7 +119,7 @@ struct Wait {
 }
 
 async fn events(State(it): State<Serving>, Query(query): Query<Wait>) -> Json<Vec<Value>> {
-    let bound = Duration::from_secs_f64(query.wait.clamp(0.0, LONGEST_SECONDS));
+    let bound = bounded(query.wait);
     let events = tokio::time::timeout(bound, it.node.events()).await.unwrap_or_default();
     Json(events.iter().map(event).collect())
 }
@@ -250,7 +255,7 @@ struct Drain {
 }
 
 async fn unregister(State(it): State<Serving>, Json(body): Json<Drain>) -> Response {
-    let drain = Duration::from_secs_f64(body.drain_seconds.clamp(0.0, LONGEST_SECONDS));
+    let drain = bounded(body.drain_seconds);
     match it.node.unregister(drain).await {
         Ok(()) => done(),
         Err(error) => conflict(&error),

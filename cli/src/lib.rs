@@ -1,0 +1,5 @@
+//! What the `kvbaton` command does, as a library so that tests can drive the parts.
+
+pub mod bench;
+pub mod inspect;
+pub mod serve;
