@@ -5,15 +5,16 @@
 use crate::clock::Clock;
 use crate::metric;
 use crate::node::registration::Memory;
-use crate::prefill_sender::{Dropped, PrefillSender, Pulled};
+use crate::prefill_sender::{Dropped, PrefillSender, Pulled, Refused};
 use crate::transport::Inbound;
 use actix::prelude::*;
 use bytes::Bytes;
-use kvbaton_core::ids::{Generation, Incarnation, LayoutId, RequestId};
+use kvbaton_core::ids::{Generation, Incarnation, LayoutId};
 use kvbaton_core::peer_layouts::{DEFAULT_MAX_BYTES, LayoutTable, Resolution};
 use kvbaton_core::plan::{BlockRequest, PlanScratch, PreparedLayout, TokenEnds};
 use kvbaton_core::region::Copy;
 use kvbaton_core::sender::{BlocksUntil, PlanCopies, PullId, Reader, ResolvedPull};
+use kvbaton_core::time::Timestamp;
 use kvbaton_core::topology::expected_pulls;
 use kvbaton_core::wire::{
     FailureReason, Limits, Pull, REVISION, Reply, ReplyExtension, Status, ToPrefill,
@@ -86,32 +87,23 @@ impl LayoutCache {
                 answer(&inbound, &refusal(format!("the message cannot be read: {error}"), None));
             }
             Ok(ToPrefill::Drop(drop)) => {
-                if drop.incarnation == self.incarnation {
-                    self.sender.do_send(Dropped(drop));
-                }
+                self.sender.do_send(Dropped(drop));
                 answer(&inbound, &finished(self.incarnation));
             }
             Ok(ToPrefill::Pull(pull)) => self.pull(pull, inbound, since),
         }
     }
 
-    fn pull(&mut self, pull: Pull, inbound: Inbound, since: kvbaton_core::time::Timestamp) {
+    fn pull(&mut self, pull: Pull, inbound: Inbound, since: Timestamp) {
         let meant = pull.extension.as_ref().map(|it| it.incarnation).unwrap_or_default();
-        if meant != Incarnation::default() && meant != self.incarnation {
-            metric::resolved("unknown_incarnation", self.clock.now().since(since));
+        if !self.incarnation.is_meant(meant) {
             let why = FailureReason::UnknownIncarnation;
-            return answer(
-                &inbound,
-                &self.failed(&pull, why, "this prefill process has restarted"),
-            );
+            let text = "this prefill process has restarted; ask the bootstrap server again";
+            return self.refuse(pull, inbound, since, why, text);
         }
         if self.table.local().is_none() {
-            metric::resolved("unavailable", self.clock.now().since(since));
             let why = FailureReason::Unavailable;
-            return answer(
-                &inbound,
-                &self.failed(&pull, why, "the prefill's memory is not registered"),
-            );
+            return self.refuse(pull, inbound, since, why, "the prefill's memory is not registered");
         }
         let (how, reply) = match self.table.resolve(&pull) {
             Resolution::Miss => ("miss", self.miss(&pull)),
@@ -179,22 +171,24 @@ impl LayoutCache {
         }
     }
 
-    /// Fails every request of a pull, and says why of each.
-    fn failed(&self, pull: &Pull, why: FailureReason, text: &str) -> Reply {
-        let requests: Vec<RequestId> =
-            pull.requests.iter().map(|it| it.request_id.clone()).collect();
-        let mut extension = self.extension(pull);
-        if let Some(extension) = &mut extension {
-            extension.outcomes = requests.iter().map(|id| (id.clone(), why, true)).collect();
-        }
-        Reply {
-            status: Status::Finish,
-            ok: None,
-            failed: (!requests.is_empty()).then_some(requests),
-            message: Some(text.into()),
-            layout_id: LayoutId::NONE,
-            extension,
-        }
+    /// Hands over a pull that fails whole `[P02]`.
+    fn refuse(
+        &self,
+        pull: Pull,
+        inbound: Inbound,
+        since: Timestamp,
+        why: FailureReason,
+        text: &'static str,
+    ) {
+        metric::resolved("refused", self.clock.now().since(since));
+        self.sender.do_send(Refused {
+            requests: pull.requests.into_iter().map(|it| it.request_id).collect(),
+            why,
+            text,
+            extended: pull.extension.is_some(),
+            answer: inbound.answer,
+            since,
+        });
     }
 
     fn extension(&self, pull: &Pull) -> Option<ReplyExtension> {

@@ -13,7 +13,7 @@ use kvbaton_core::sender::{
     PullId, ResolvedPull, SendError, SendWriteId, Sender, SenderAction, StartWrite, WriteResult,
 };
 use kvbaton_core::time::Timestamp;
-use kvbaton_core::wire::{DropTransfers, Status};
+use kvbaton_core::wire::{DropTransfers, FailureReason, Status};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -50,6 +50,14 @@ impl PrefillSender {
             timer: None,
             encoded: Vec::new(),
         }
+    }
+
+    /// Names a pull, and notes where its answers go.
+    fn expect_answers(&mut self, answer: Answer, since: Timestamp) -> PullId {
+        let id = PullId(self.next_pull);
+        self.next_pull += 1;
+        self.answers.insert(id, (answer, since));
+        id
     }
 
     fn drain(&mut self, context: &mut Context<Self>) {
@@ -165,13 +173,39 @@ impl Handler<Pulled> for PrefillSender {
     type Result = ();
     fn handle(&mut self, message: Pulled, context: &mut Self::Context) {
         let Pulled { mut pull, answer, since } = message;
-        pull.id = PullId(self.next_pull);
-        self.next_pull += 1;
-        self.answers.insert(pull.id, (answer, since));
+        pull.id = self.expect_answers(answer, since);
         self.machine.pull(pull, self.clock.now());
         if self.frozen {
             self.machine.refuse_open_pulls(self.clock.now());
         }
+        self.drain(context);
+    }
+}
+
+/// A pull that fails whole, for every request that it names.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Refused {
+    /// Its requests.
+    pub requests: Vec<RequestId>,
+    /// Why.
+    pub why: FailureReason,
+    /// The same for operators.
+    pub text: &'static str,
+    /// Whether D is one of ours.
+    pub extended: bool,
+    /// Where the answer goes.
+    pub answer: Answer,
+    /// When it came.
+    pub since: Timestamp,
+}
+
+impl Handler<Refused> for PrefillSender {
+    type Result = ();
+    fn handle(&mut self, refused: Refused, context: &mut Self::Context) {
+        let id = self.expect_answers(refused.answer, refused.since);
+        let Refused { requests, why, text, extended, .. } = refused;
+        self.machine.refuse_pull(id, &requests, why, text, extended);
         self.drain(context);
     }
 }

@@ -103,6 +103,15 @@ opaque!(
     Incarnation
 );
 
+impl Incarnation {
+    /// Whether a message that names the run `meant` is for this one; zero means that the
+    /// peer does not know `[P12]`.
+    #[must_use]
+    pub fn is_meant(self, meant: Self) -> bool {
+        meant == Self::default() || meant == self
+    }
+}
+
 impl LayoutId {
     /// What a peer sends that does not know layout ids.
     pub const NONE: Self = Self(0);

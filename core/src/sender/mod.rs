@@ -284,7 +284,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
     /// that D does not know `[P12]`.
     #[must_use]
     pub fn is_meant(&self, meant: Incarnation) -> bool {
-        meant == Incarnation::default() || meant == self.incarnation
+        self.incarnation.is_meant(meant)
     }
 
     /// What keeps local memory in use: held requests and running writes, by P's request
