@@ -66,7 +66,11 @@ fn many_writes_at_a_time_end_each_on_its_own() {
     let grant = d.grant(1, 0, 1 << 20);
     let write = |index: u64| {
         let copies = vec![copy(p.at(index * 4096), d.at(index * 4096), 4096)];
-        p.plane.write(p.write_to(&d, if index % 2 == 0 { grant } else { Grant(2) }, copies))
+        p.plane.write(p.write_to(
+            &d,
+            if index.is_multiple_of(2) { grant } else { Grant(2) },
+            copies,
+        ))
     };
     let writes: Vec<_> = (0..256).map(write).collect();
     for (index, write) in writes.into_iter().enumerate() {

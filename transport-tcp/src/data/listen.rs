@@ -179,11 +179,11 @@ fn serve_one(connection: &Connection, service: Service, shared: &Arc<Shared>) {
         Service::Session => serve_session(connection, shared),
         Service::MooncakeData => data::serve(connection, shared),
     };
-    if let Err(what) = served {
-        if !shared.is_closed() {
-            shared.counters.refused_connection();
-            tracing::warn!(peer = connection.peer, what, "a data connection was closed");
-        }
+    if let Err(what) = served
+        && !shared.is_closed()
+    {
+        shared.counters.refused_connection();
+        tracing::warn!(peer = connection.peer, what, "a data connection was closed");
     }
     connection.close();
 }

@@ -145,7 +145,7 @@ impl Receiver<'_> {
         let mut left = header.payload;
         if batch.refused.is_none() && !header.abort {
             let admitted = self.shared.memory.admit(header.generation, header.grant, &self.entries);
-            let landed = admitted.and_then(|landing| Ok(self.land(&landing, &mut left)));
+            let landed = admitted.map(|landing| self.land(&landing, &mut left));
             match landed {
                 Ok(Ok(())) => {}
                 Ok(Err(Stopped::Ended(ended))) => return Err(ended),
