@@ -103,7 +103,13 @@ impl LayoutCache {
         }
         if self.table.local().is_none() {
             let why = FailureReason::Unavailable;
-            return self.refuse(pull, inbound, since, why, "the prefill's memory is not registered");
+            return self.refuse(
+                pull,
+                inbound,
+                since,
+                why,
+                "the prefill's memory is not registered",
+            );
         }
         let (how, reply) = match self.table.resolve(&pull) {
             Resolution::Miss => ("miss", self.miss(&pull)),

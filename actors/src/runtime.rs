@@ -16,6 +16,18 @@ use std::time::Duration;
 /// Monotonic time; virtual inside the simulation.
 pub use std::time::Instant;
 
+/// Runs `future` to its end where actors can be started: on an actix System.
+#[cfg(not(madsim))]
+pub fn run<F: Future + 'static>(future: F) -> F::Output {
+    System::new().block_on(future)
+}
+
+/// Runs `future` to its end where actors can be started: in a simulated world of its own.
+#[cfg(madsim)]
+pub fn run<F: Future + 'static>(future: F) -> F::Output {
+    madsim::runtime::Runtime::new().block_on(future)
+}
+
 /// Starts an actor on the current node.
 pub fn start<A: Actor<Context = Context<A>>>(actor: A) -> Addr<A> {
     create(|_| actor)

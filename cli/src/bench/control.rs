@@ -80,8 +80,7 @@ pub(super) fn run(args: &ControlArgs) -> Result<()> {
         println!("{last}");
         return Ok(());
     }
-    let heading =
-        ["pull at P", "regions", "runs", "blocks", "bytes", "copies", "P50 µs", "P99 µs"];
+    let heading = ["pull at P", "regions", "runs", "blocks", "bytes", "copies", "P50 µs", "P99 µs"];
     let mut table = Table::new(&heading);
     for figure in &figures {
         table.row(vec![
@@ -152,7 +151,10 @@ fn pull(local: &LocalLayout, runs: u32, blocks: u32, with_layout: bool) -> Pull 
     let group = || {
         let mut list = BlockList::new();
         for run in 0..runs {
-            list.push_run(kvbaton_core::ids::BlockId(640 + run * (blocks / runs + 1)), blocks / runs);
+            list.push_run(
+                kvbaton_core::ids::BlockId(640 + run * (blocks / runs + 1)),
+                blocks / runs,
+            );
         }
         list
     };
@@ -188,7 +190,11 @@ fn pull(local: &LocalLayout, runs: u32, blocks: u32, with_layout: bool) -> Pull 
 
 fn encode(pull: &Pull, compact: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if compact { pull.encode_compact(&mut bytes) } else { pull.encode_stock(&mut bytes) }
+    if compact {
+        pull.encode_compact(&mut bytes)
+    } else {
+        pull.encode_stock(&mut bytes)
+    }
     bytes
 }
 

@@ -47,19 +47,21 @@ pub(super) fn run(peer: Peer, quiet: bool) -> Result<Value> {
     if !quiet {
         eprintln!("running {} …", peer.script());
     }
-    let output = command
-        .output()
-        .with_context(|| format!("cannot run {}", python.display()))?;
+    let output = command.output().with_context(|| format!("cannot run {}", python.display()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let last = said.lines().last().unwrap_or("it said nothing").to_owned();
-        bail!("{} failed ({}): {last}; `cargo xtask setup --bench-peers` installs peers", peer.script(), output.status);
+        bail!(
+            "{} failed ({}): {last}; `cargo xtask setup --bench-peers` installs peers",
+            peer.script(),
+            output.status
+        );
     }
     let parsed = text.lines().rev().find_map(|line| serde_json::from_str(line).ok());
-    parsed.or_else(|| serde_json::from_str(&text).ok()).with_context(|| {
-        format!("{} printed no JSON object", peer.script())
-    })
+    parsed
+        .or_else(|| serde_json::from_str(&text).ok())
+        .with_context(|| format!("{} printed no JSON object", peer.script()))
 }
 
 fn workspace() -> PathBuf {

@@ -36,10 +36,9 @@ pub(super) fn describe(bytes: &[u8]) -> Result<String> {
         serde_json::from_slice(bytes).context("not a JSON object of layout columns")?;
     let (File::Wrapped { layout: it } | File::Plain(it)) = file;
     let regions = it.base_addrs.len();
-    for (name, len) in [
-        ("block_lens", it.block_lens.len()),
-        ("kv_block_lens", it.kv_block_lens.len()),
-    ] {
+    for (name, len) in
+        [("block_lens", it.block_lens.len()), ("kv_block_lens", it.kv_block_lens.len())]
+    {
         ensure!(len == regions, "{name} has {len} entries, base_addrs {regions}");
     }
     let mut out = format!("{regions} regions\n");
@@ -66,7 +65,10 @@ pub(super) fn describe(bytes: &[u8]) -> Result<String> {
             "{row:>4}  {base:>#18x} {stride:>10} {payload:>10}  {index:>5} {group:>8}  {offset:>10}  {name}"
         )?;
         if payload > stride {
-            writeln!(out, "      payload exceeds stride: neighbouring blocks would be overwritten")?;
+            writeln!(
+                out,
+                "      payload exceeds stride: neighbouring blocks would be overwritten"
+            )?;
         }
     }
     Ok(out)

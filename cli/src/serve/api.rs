@@ -37,11 +37,8 @@ pub(super) fn serve(
     args: &ServeArgs,
     ready: impl FnOnce(&str),
 ) -> Result<()> {
-    let serving = Serving {
-        node: node.handle(),
-        metrics: node.metrics_source(),
-        mapping: mapping.clone(),
-    };
+    let serving =
+        Serving { node: node.handle(), metrics: node.metrics_source(), mapping: mapping.clone() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let address = (args.host.as_str(), args.http_port);
@@ -160,7 +157,8 @@ async fn kv(State(it): State<Serving>, Query(range): Query<Range>) -> Response {
     match bytes.flatten() {
         Some(bytes) => bytes.into_response(),
         None => {
-            let why = format!("the range lies outside the KV memory or exceeds {LONGEST_READ} bytes");
+            let why =
+                format!("the range lies outside the KV memory or exceeds {LONGEST_READ} bytes");
             (StatusCode::RANGE_NOT_SATISFIABLE, why).into_response()
         }
     }

@@ -118,9 +118,9 @@ enum RoleArg {
 }
 
 fn rank(text: &str) -> Result<(u32, u32), String> {
-    let parsed = text.split_once('/').and_then(|(rank, size)| {
-        Some((rank.parse::<u32>().ok()?, size.parse::<u32>().ok()?))
-    });
+    let parsed = text
+        .split_once('/')
+        .and_then(|(rank, size)| Some((rank.parse::<u32>().ok()?, size.parse::<u32>().ok()?)));
     match parsed {
         Some((rank, size)) if rank < size => Ok((rank, size)),
         _ => Err(format!("`{text}` must be RANK/SIZE with RANK below SIZE, for instance 0/1")),
@@ -138,7 +138,8 @@ impl ServeArgs {
     pub(super) fn kv_bytes(&self) -> Result<usize> {
         let bytes = u64::from(self.layers) * u64::from(self.blocks);
         let bytes = bytes.checked_mul(self.block_bytes).filter(|it| *it > 0);
-        let bytes = bytes.context("--layers, --blocks and --block-bytes must be above 0 and fit memory")?;
+        let bytes =
+            bytes.context("--layers, --blocks and --block-bytes must be above 0 and fit memory")?;
         Ok(usize::try_from(bytes)?)
     }
 
@@ -207,12 +208,10 @@ impl ServeArgs {
                 spec: TensorSpec { kind, page_size: Bytes(bytes) },
             })
             .collect();
-        let heads = if self.kv_heads == 0 { Heads::Replicated } else { Heads::Split(self.kv_heads) };
-        let groups = vec![GroupSpec {
-            kind: GroupKind::Attention,
-            heads,
-            block_tokens: self.block_tokens,
-        }];
+        let heads =
+            if self.kv_heads == 0 { Heads::Replicated } else { Heads::Split(self.kv_heads) };
+        let groups =
+            vec![GroupSpec { kind: GroupKind::Attention, heads, block_tokens: self.block_tokens }];
         let layout = Layout::build(&tensors, blocks, 1)?;
         let mut local = LocalLayout::new(topology, layout, groups, 1);
         local.fingerprint = Some(Fingerprint {

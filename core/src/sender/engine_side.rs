@@ -56,6 +56,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
         entry.state = State::Ready(Held { blocks: Arc::from(blocks), end_token });
         entry.expires = expires;
         let waiting: Vec<_> = entry.pending.keys().cloned().collect();
+        self.held += 1;
         self.timers.set(Timer::Transfer(transfer.clone()), expires);
         for reader in waiting {
             self.enqueue(&transfer, &reader);

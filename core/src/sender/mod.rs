@@ -182,6 +182,8 @@ pub struct Sender<L> {
     waiting: usize,
     /// Transfers that only D has named.
     unconfirmed: usize,
+    /// Transfers whose blocks are held: counted, so that asking costs nothing `[F15]`.
+    held: usize,
     writes: BTreeMap<SendWriteId, (TransferId, Reader)>,
     next_write: u64,
     memory: Memory,
@@ -214,6 +216,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
             next_place: 0,
             waiting: 0,
             unconfirmed: 0,
+            held: 0,
             writes: BTreeMap::new(),
             next_write: 0,
             timers: Deadlines::default(),
@@ -247,7 +250,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
     /// Requests whose blocks are held for D, whether or not a write reads them.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.transfers.values().filter(|t| matches!(t.state, State::Ready(_))).count()
+        self.held
     }
 
     /// Transfers known, held or only named.
@@ -339,6 +342,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
         self.timers.clear(&Timer::Transfer(id.clone()));
         self.unconfirmed -= usize::from(transfer.request.is_none());
         let handed_over = matches!(transfer.state, State::Ready(_));
+        self.held -= usize::from(handed_over);
         self.memory.remember(
             id.clone(),
             Remembered { ended, request: transfer.request.clone(), told: handed_over },

@@ -1,0 +1,105 @@
+//! Loads through both nodes' actors.
+
+use crate::world::{load, next, plain};
+use kvbaton_actors::events::Event;
+use kvbaton_actors::runtime;
+use kvbaton_core::receiver::{LoadEnd, LoadFailureReason};
+use kvbaton_core::sender::Ended;
+use kvbaton_core::wire::FailureReason;
+
+fn loaded(events: &[Event], request: &str) -> bool {
+    matches!(events, [Event::LoadEnded { request: it, end: LoadEnd::Loaded, .. }] if it.as_str() == request)
+}
+
+#[test]
+fn p05_a_pull_waits_for_its_prefill_and_a_prefill_for_its_pull() {
+    runtime::run(async {
+        let world = plain().await;
+        let asked = world.decode.load(vec![load("d-1", "t-1", 8, 2)]).await;
+        assert!(asked[0].is_ok());
+        world.hold("p-1", "t-1", 3, 2).await;
+        assert!(loaded(&next(&world.decode).await, "d-1"));
+        assert!(world.moved(3, 8, 2));
+        let given_back = next(&world.prefill).await;
+        assert!(matches!(&given_back[..], [Event::SendEnded { ended: Ended::Sent, .. }]));
+
+        world.hold("p-2", "t-2", 5, 1).await;
+        world.decode.load(vec![load("d-2", "t-2", 1, 1)]).await;
+        assert!(loaded(&next(&world.decode).await, "d-2"));
+        assert!(world.moved(5, 1, 1));
+    });
+}
+
+#[test]
+fn l04_the_layout_goes_along_once_and_block_ids_alone_afterwards() {
+    runtime::run(async {
+        let world = plain().await;
+        for round in 0..3 {
+            let transfer = format!("t-{round}");
+            world.hold(&format!("p-{round}"), &transfer, 2, 1).await;
+            world.decode.load(vec![load(&format!("d-{round}"), &transfer, 4, 1)]).await;
+            assert!(loaded(&next(&world.decode).await, &format!("d-{round}")));
+        }
+        assert_eq!(world.layouts_sent(), [true, false, false]);
+    });
+}
+
+#[test]
+fn p02_an_abort_is_answered_at_once_also_to_who_comes_late() {
+    runtime::run(async {
+        let world = plain().await;
+        world.decode.load(vec![load("d-1", "t-1", 8, 2)]).await;
+        world.prefill.prefill_started("p-1".into(), "t-1".into()).await.unwrap();
+        world.prefill.abort("t-1".into()).await;
+        let aborted = LoadFailureReason::Prefill(FailureReason::Aborted);
+        for request in ["d-1", "d-2"] {
+            let events = next(&world.decode).await;
+            assert!(
+                matches!(&events[..], [Event::LoadEnded { end: LoadEnd::Failed(why), .. }]
+                    if why.reason == aborted),
+                "{request}: {events:?}"
+            );
+            if request == "d-1" {
+                world.decode.load(vec![load("d-2", "t-1", 8, 2)]).await;
+            }
+        }
+        assert_eq!(world.network.memory.lock().unwrap().revoked, 2, "grants end with loads");
+    });
+}
+
+#[test]
+fn g02_a_dropped_load_gives_its_blocks_back_while_its_write_is_stuck() {
+    runtime::run(async {
+        let world = plain().await;
+        world.network.memory.lock().unwrap().stall = true;
+        world.hold("p-1", "t-1", 3, 2).await;
+        world.decode.load(vec![load("d-1", "t-1", 8, 2)]).await;
+        while world.network.memory.lock().unwrap().stalled.is_empty() {
+            runtime::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        world.decode.drop_loads(vec!["d-1".into()]).await;
+        let events = next(&world.decode).await;
+        assert!(matches!(&events[..], [Event::LoadEnded { end: LoadEnd::Dropped, .. }]));
+        let before = world.network.memory.lock().unwrap().bytes.clone();
+        world.network.go_on();
+        let events = next(&world.prefill).await;
+        assert!(matches!(&events[..], [Event::SendEnded { ended: Ended::Failed(_), .. }]));
+        assert_eq!(world.network.memory.lock().unwrap().bytes, before, "a late write landed");
+    });
+}
+
+#[test]
+fn p10_a_full_prefix_hit_completes_on_d_and_releases_on_p() {
+    runtime::run(async {
+        let world = plain().await;
+        world.hold("p-1", "t-1", 3, 2).await;
+        world.decode.load(vec![load("d-1", "t-1", 0, 0)]).await;
+        assert!(loaded(&next(&world.decode).await, "d-1"));
+        assert_eq!(next(&world.prefill).await.len(), 1);
+
+        world.hold("p-2", "t-2", 3, 2).await;
+        world.decode.release_remote(vec![load("d-2", "t-2", 0, 0)]).await;
+        assert_eq!(next(&world.prefill).await.len(), 1);
+        assert_eq!(world.decode.poll(), [], "a release reports nothing on D");
+    });
+}

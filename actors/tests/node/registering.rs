@@ -1,0 +1,72 @@
+//! Registering, unregistering, restoring.
+
+use crate::world::{DECODE_AT, load, memory, next, plain};
+use kvbaton_actors::events::Event;
+use kvbaton_actors::lifecycle_manager::RegistrationError;
+use kvbaton_actors::runtime;
+use kvbaton_core::lifecycle::State;
+use kvbaton_core::receiver::{LoadEnd, LoadError};
+use std::time::Duration;
+
+const DRAIN: Duration = Duration::from_millis(50);
+
+#[test]
+fn s01_unregistering_names_what_uses_memory_and_leaves_the_node_usable() {
+    runtime::run(async {
+        let world = plain().await;
+        world.hold("p-1", "t-1", 3, 2).await;
+        let Err(RegistrationError::InUse { users, .. }) = world.prefill.unregister(DRAIN).await
+        else {
+            panic!("a held request keeps memory registered");
+        };
+        assert!(users.iter().any(|it| it.contains("p-1") && it.contains("t-1")), "{users:?}");
+        world.decode.load(vec![load("d-1", "t-1", 8, 2)]).await;
+        let events = next(&world.decode).await;
+        assert!(matches!(&events[..], [Event::LoadEnded { end: LoadEnd::Loaded, .. }]));
+        assert_eq!(next(&world.prefill).await.len(), 1);
+        world.prefill.unregister(DRAIN).await.unwrap();
+        assert_eq!(world.prefill.status().await.unwrap().registration, State::Unregistered);
+    });
+}
+
+#[test]
+fn s02_restoring_mints_new_names_and_both_are_idempotent() {
+    runtime::run(async {
+        let world = plain().await;
+        let first = world.decode.status().await.unwrap().generation();
+        for _ in 0..2 {
+            world.decode.unregister(DRAIN).await.unwrap();
+        }
+        let refused = world.decode.load(vec![load("d-1", "t-1", 8, 2)]).await.remove(0);
+        assert!(matches!(refused, Err(LoadError::NotRegistered { .. })));
+        for _ in 0..2 {
+            // SAFETY: the transport's memory is a map; no address is touched.
+            unsafe { world.decode.restore() }.await.unwrap();
+        }
+        let second = world.decode.status().await.unwrap().generation();
+        assert!(first.is_some() && second.is_some() && first != second);
+        // SAFETY: as above.
+        let again = unsafe { world.decode.register(memory(DECODE_AT)) }.await;
+        assert!(matches!(again, Err(RegistrationError::State(_))));
+    });
+}
+
+#[test]
+fn l09_a_new_registration_sends_its_layout_again() {
+    runtime::run(async {
+        let world = plain().await;
+        for round in 0..4 {
+            let transfer = format!("t-{round}");
+            world.hold(&format!("p-{round}"), &transfer, 2, 1).await;
+            world.decode.load(vec![load(&format!("d-{round}"), &transfer, 4, 1)]).await;
+            let events = next(&world.decode).await;
+            assert!(matches!(&events[..], [Event::LoadEnded { end: LoadEnd::Loaded, .. }]));
+            if round == 1 {
+                world.decode.unregister(DRAIN).await.unwrap();
+                // SAFETY: the transport's memory is a map; no address is touched.
+                unsafe { world.decode.restore() }.await.unwrap();
+            }
+        }
+        assert_eq!(world.layouts_sent(), [true, false, true, false]);
+    });
+}

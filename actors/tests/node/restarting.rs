@@ -1,0 +1,62 @@
+//! A prefill that goes away, or comes back as another process.
+
+use crate::transport::Network;
+use crate::world::{PREFILL_AT, World, load, memory, next, plain, prefill_config};
+use kvbaton_actors::events::Event;
+use kvbaton_actors::node::{NodeConfig, start_actors};
+use kvbaton_actors::runtime;
+use kvbaton_core::receiver::{LoadEnd, LoadFailureReason};
+use kvbaton_core::wire::FailureReason;
+
+async fn restart(network: &Network, config: NodeConfig) -> kvbaton_actors::node::NodeHandle {
+    let prefill = start_actors(config, network.factory()).await.unwrap();
+    // SAFETY: the transport's memory is a map; no address is touched.
+    unsafe { prefill.register(memory(PREFILL_AT)) }.await.unwrap();
+    prefill
+}
+
+async fn failure(world: &World) -> LoadFailureReason {
+    let events = next(&world.decode).await;
+    match &events[..] {
+        [Event::LoadEnded { end: LoadEnd::Failed(why), .. }] => why.reason,
+        other => panic!("expected one failed load, got {other:?}"),
+    }
+}
+
+async fn warm_up(world: &World) {
+    world.hold("p-0", "t-0", 2, 1).await;
+    world.decode.load(vec![load("d-0", "t-0", 4, 1)]).await;
+    let events = next(&world.decode).await;
+    assert!(matches!(&events[..], [Event::LoadEnded { end: LoadEnd::Loaded, .. }]));
+}
+
+#[test]
+fn p12_a_dead_prefill_fails_a_load_at_once() {
+    runtime::run(async {
+        let world = plain().await;
+        warm_up(&world).await;
+        world.network.cut(world.prefill.address().unwrap());
+        world.decode.load(vec![load("d-1", "t-1", 8, 2)]).await;
+        assert_eq!(failure(&world).await, LoadFailureReason::Unreachable);
+    });
+}
+
+#[test]
+fn p12_a_restarted_prefill_answers_the_old_engine_id_at_once() {
+    runtime::run(async {
+        let world = plain().await;
+        warm_up(&world).await;
+        let old = world.prefill.address().unwrap();
+        let mut config = prefill_config();
+        config.engine_id = "prefill-2".into();
+        let new = restart(&world.network, config).await;
+        world.network.redirect(old, new.address().unwrap());
+        // D still takes the old engine for the one at that address.
+        world.decode.load(vec![load("d-1", "t-1", 8, 2)]).await;
+        let unknown = LoadFailureReason::Prefill(FailureReason::UnknownIncarnation);
+        assert_eq!(failure(&world).await, unknown);
+        // It has forgotten it, asks, and is told that the engine is gone.
+        world.decode.load(vec![load("d-2", "t-2", 8, 2)]).await;
+        assert_eq!(failure(&world).await, LoadFailureReason::UnknownEngine);
+    });
+}
