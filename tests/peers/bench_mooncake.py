@@ -66,12 +66,12 @@ def main():
         pipe.send(question)
         return pipe.recv()
 
-    few = {"repetitions": 3, "latency_writes": 200} if quick else {}
-    cases = bench_cases.run(
-        prepare, write, memory.address, destination, lambda: ask("cpu"), **few)
     memory.put(4096, bytes(range(256)) * 16)
     write(prepare([(memory.address + 4096, destination + 777, 4096)]))
     verified = ask((777, 4096)) == bytes(range(256)) * 16
+    few = {"repetitions": 3, "latency_writes": 200} if quick else {}
+    cases = bench_cases.run(
+        prepare, write, memory.address, destination, lambda: ask("cpu"), **few)
     pipe.send(None)
     process.join(10)
     say({"engine": "mooncake tcp", "version": importlib.metadata.version(PACKAGE),

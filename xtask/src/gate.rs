@@ -95,7 +95,7 @@ impl Step {
     /// `before` are the steps that ran already.
     fn run(self, before: &[Line]) -> Result<Outcome> {
         match self {
-            Self::Format => check(cargo(&["fmt", "--all", "--check"])),
+            Self::Format => check(cargo(&["fmt", "--all", "--check", "--", "--color", "never"])),
             Self::Lints => check(cargo(&[
                 "clippy",
                 "--locked",
@@ -167,7 +167,8 @@ fn run_tests(command: Command) -> Result<Outcome> {
     let finished = run::capture(command)?;
     let outcome = Outcome::of_tests(&finished.output, finished.success);
     if outcome.failed() {
-        println!("{}", finished.output.trim_end());
+        let passed = |line: &&str| line.starts_with("test ") && line.ends_with(" ... ok");
+        finished.output.lines().filter(|line| !passed(line)).for_each(|line| println!("{line}"));
     }
     Ok(outcome)
 }

@@ -43,7 +43,7 @@ pub fn setup(options: &Options) -> Result<()> {
         install("requirements-bench.txt", &["--no-deps"])?;
         import(BENCH_IMPORTS)?;
         let folder = connector()?;
-        println!("  the reference bench needs VLLM_SRC={}", folder.display());
+        println!("  vLLM's connector is in {}", folder.display());
     }
     println!("  peers are ready: {}", workspace::venv_python().display());
     Ok(())
@@ -143,9 +143,9 @@ fn may_install() -> bool {
     root && Path::new("/usr/bin/apt-get").exists()
 }
 
-/// vLLM's connector, unpacked; returns the folder that VLLM_SRC names.
+/// vLLM's connector, unpacked where `kvbaton bench` looks for it.
 fn connector() -> Result<PathBuf> {
-    let folder = workspace::root().join("target/peers").join(VLLM.replace("==", "-"));
+    let folder = workspace::venv().join("vllm-src");
     if folder.join(VLLM_CONNECTOR).is_dir() {
         return Ok(folder);
     }

@@ -1,10 +1,11 @@
 //! What a test says of a node, in words that fit on a command line.
 
-use kvbaton_actors::node::registration::{Cache, Memory};
+use kvbaton_actors::node::registration::Memory;
 use kvbaton_actors::node::{NodeConfig, Role};
+use kvbaton_core::fingerprint::Fingerprint;
 use kvbaton_core::ids::Bytes;
 use kvbaton_core::layout::{Layout, Tensor, TensorKind, TensorSpec};
-use kvbaton_core::plan::{GroupSpec, Heads};
+use kvbaton_core::plan::{GroupSpec, Heads, LocalLayout};
 use kvbaton_core::region::{GroupKind, MemoryRange};
 use kvbaton_core::topology::Topology;
 use kvbaton_transport_tcp::TcpConfig;
@@ -158,14 +159,14 @@ impl NodeOptions {
             heads: Heads::Split(Self::TOTAL_HEADS),
             block_tokens: u32::try_from(Self::TOKENS).expect("128"),
         };
-        let cache = Cache {
-            groups: vec![group],
-            kernel_blocks_per_block: 1,
+        let mut local = LocalLayout::new(self.topology(), layout, vec![group], 1);
+        local.fingerprint = Some(Fingerprint {
             model: "interop".into(),
             dtype: "float32".into(),
+            block_size: vec![group.block_tokens],
             total_kv_heads: Self::TOTAL_HEADS,
-            ..Cache::default()
-        };
-        Memory::new(self.topology(), layout, cache).expect("the pool fits the cache")
+            groups: vec![group.kind],
+        });
+        Memory::new(local).expect("the layout is whole")
     }
 }
