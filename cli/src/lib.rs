@@ -1,5 +1,4 @@
 //! What the `kvbaton` command does, as a library so that tests can drive the parts.
 
-pub mod bench;
-pub mod inspect;
-pub mod serve;
+pub mod demo;
+pub mod engine;

@@ -1,12 +1,12 @@
 //! The `kvbaton` command.
 
 use clap::{Parser, Subcommand};
-use kvbaton::{bench, inspect, serve};
+use kvbaton_cli::demo::{self, DemoArgs, Verdict};
 use std::process::ExitCode;
 
-/// Moves KV cache between inference engines.
+/// KV-cache transfer between prefill and decode engines.
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true)]
+#[command(version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -14,25 +14,25 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Bench(bench::BenchArgs),
-    Inspect(inspect::InspectArgs),
-    Serve(serve::ServeArgs),
+    Demo(Box<DemoArgs>),
+    /// One engine of a demo; started by it.
     #[command(hide = true)]
-    BenchTarget(bench::target::TargetArgs),
+    Engine {
+        /// What to be, as JSON.
+        spec: String,
+    },
 }
 
 fn main() -> ExitCode {
-    let result = match &Cli::parse().command {
-        Command::Bench(args) => bench::run(args),
-        Command::Inspect(args) => inspect::run(args),
-        Command::Serve(args) => serve::run(args),
-        Command::BenchTarget(args) => bench::target::run(args),
+    let verdict = match Cli::parse().command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Engine { spec } => match demo::process::run(&spec) {
+            Ok(()) => Verdict::Right,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                Verdict::CouldNotRun
+            }
+        },
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    ExitCode::from(verdict.exit_code())
 }
