@@ -202,10 +202,11 @@ pub trait DataPlane: Send + Sync + 'static {
     /// Unknown generations are fine: it is idempotent.
     fn unregister(&self, generation: Generation) -> BoxFuture<'static, Result<(), TransportError>>;
 
-    /// Opens a grant: from now on writes under it may land in its rows.
+    /// Opens a grant: from now on writes under it may land in its rows. Opening a live
+    /// grant again for the same rows can add that stock peers may write there.
     ///
     /// # Errors
-    /// When the rows lie outside the registration, or the grant exists.
+    /// When the rows lie outside the registration, or the grant is open for other rows.
     fn open_grant(&self, rows: GrantedRows) -> Result<(), TransportError>;
 
     /// Ends a grant; returns, in bounded time and without the peer's help, once nothing

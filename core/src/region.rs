@@ -45,7 +45,7 @@ pub enum GroupKind {
 }
 
 /// One contiguous range of memory, as registered with a data plane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MemoryRange {
     /// First byte.
     pub start: Address,

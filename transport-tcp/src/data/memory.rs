@@ -56,7 +56,6 @@ impl Registered {
 /// One live grant.
 pub(super) struct OpenGrant {
     rows: Vec<MemoryRange>,
-    allow_ungranted: bool,
     registration: Arc<Registered>,
     gate: Gate,
     landed: AtomicU64,
@@ -152,11 +151,12 @@ impl Memory {
     /// Opens a grant `[G01]`.
     pub(super) fn open_grant(&self, granted: GrantedRows) -> Result<(), TransportError> {
         let GrantedRows { grant, generation, rows, allow_ungranted } = granted;
-        let rows = checked_ranges(&rows)?;
+        // A load that touches no memory here (null blocks only) has a grant all the same.
+        let rows = if rows.is_empty() { rows } else { checked_ranges(&rows)? };
         self.edit(|tables| {
             let registration = tables.registered.iter().find(|r| r.generation == generation);
             let Some(registration) = registration.cloned() else {
-                let first = rows[0];
+                let first = rows.first().copied().unwrap_or_default();
                 let what = "the registration that the grant names has ended; use the current one";
                 return Err(TransportError::memory(first.start, first.len, what));
             };
@@ -164,15 +164,21 @@ impl Memory {
                 let what = "a granted row lies outside the registration";
                 return Err(TransportError::memory(row.start, row.len, what));
             }
-            if tables.grants.contains_key(&grant) {
-                let what = "this grant is open already; mint a new one per load";
-                return Err(TransportError::memory(rows[0].start, rows[0].len, what));
+            if let Some(open) = tables.grants.get(&grant)
+                && (open.rows != rows || open.registration.generation != generation)
+            {
+                let first = rows.first().copied().unwrap_or_default();
+                let what = "this grant is open for other rows; mint a new one per load";
+                return Err(TransportError::memory(first.start, first.len, what));
             }
             if allow_ungranted {
                 tables.ungranted.extend(rows.iter().map(|row| ((row.start, grant), row.len)));
             }
+            if tables.grants.contains_key(&grant) {
+                return Ok(());
+            }
             let (gate, landed) = (Gate::open(), AtomicU64::new(0));
-            let open = OpenGrant { rows, allow_ungranted, registration, gate, landed };
+            let open = OpenGrant { rows, registration, gate, landed };
             tables.grants.insert(grant, Arc::new(open));
             Ok(())
         })
@@ -268,7 +274,7 @@ impl Memory {
 impl Tables {
     fn remove(&mut self, grant: Grant) -> Option<Arc<OpenGrant>> {
         let open = self.grants.remove(&grant)?;
-        if open.allow_ungranted {
+        if !self.ungranted.is_empty() {
             for row in &open.rows {
                 self.ungranted.remove(&(row.start, grant));
             }
