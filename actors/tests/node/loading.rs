@@ -1,11 +1,13 @@
 //! Loads through both nodes' actors.
 
-use crate::world::{load, next, plain};
+use crate::world::{load, next, plain, prefill_config, start};
 use kvbaton_actors::events::Event;
+use kvbaton_actors::node::{NodeConfig, Role};
 use kvbaton_actors::runtime;
 use kvbaton_core::receiver::{LoadEnd, LoadFailureReason};
 use kvbaton_core::sender::Ended;
 use kvbaton_core::wire::FailureReason;
+use metrics_exporter_prometheus::PrometheusBuilder;
 
 fn loaded(events: &[Event], request: &str) -> bool {
     matches!(events, [Event::LoadEnded { request: it, end: LoadEnd::Loaded, .. }] if it.as_str() == request)
@@ -45,7 +47,7 @@ fn l04_the_layout_goes_along_once_and_block_ids_alone_afterwards() {
 }
 
 #[test]
-fn p02_an_abort_is_answered_at_once_also_to_who_comes_late() {
+fn p02_f24_an_abort_is_answered_at_once_also_to_who_comes_late() {
     runtime::run(async {
         let world = plain().await;
         world.decode.load(vec![load("d-1", "t-1", 8, 2)]).await;
@@ -102,4 +104,46 @@ fn p10_a_full_prefix_hit_completes_on_d_and_releases_on_p() {
         assert_eq!(next(&world.prefill).await.len(), 1);
         assert_eq!(world.decode.poll(), [], "a release reports nothing on D");
     });
+}
+
+#[test]
+fn f15_held_blocks_come_back_without_any_traffic() {
+    runtime::run(async {
+        let mut config = prefill_config();
+        config.sender.hold_timeout = std::time::Duration::from_millis(20);
+        let world = start(config, NodeConfig::new("decode-1".into(), Role::Decode)).await;
+        world.hold("p-1", "t-1", 3, 2).await;
+        let expired = Ended::Failed(FailureReason::Expired);
+        let events = next(&world.prefill).await;
+        assert!(matches!(&events[..], [Event::SendEnded { ended, .. }] if *ended == expired));
+    });
+}
+
+#[test]
+fn f82_every_end_is_counted_once() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let metrics = recorder.handle();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    runtime::run(async {
+        let world = plain().await;
+        world.hold("p-1", "t-1", 3, 2).await;
+        world.decode.load(vec![load("d-1", "t-1", 8, 2)]).await;
+        assert!(loaded(&next(&world.decode).await, "d-1"));
+        next(&world.prefill).await;
+        world.decode.load(vec![load("d-2", "t-1", 8, 2)]).await;
+        next(&world.decode).await;
+    });
+    let text = metrics.render();
+    for line in [
+        "kvbaton_sends_total{outcome=\"sent\"} 1",
+        "kvbaton_loads_total{outcome=\"loaded\"} 1",
+        "kvbaton_loads_total{outcome=\"already_used\"} 1",
+        "kvbaton_pull_requests_total{outcome=\"sent\"} 1",
+        "kvbaton_pull_requests_total{outcome=\"already_used\"} 1",
+        "kvbaton_bytes_written_total 128",
+        "kvbaton_layouts_total{layout=\"sent\"} 1",
+        "kvbaton_layouts_total{layout=\"omitted\"} 1",
+    ] {
+        assert!(text.lines().any(|it| it == line), "no `{line}` in\n{text}");
+    }
 }
