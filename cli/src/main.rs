@@ -1,7 +1,7 @@
 //! The `kvbaton` command.
 
 use clap::{Parser, Subcommand};
-use kvbaton::{bench, inspect, serve};
+use kvbaton::{bench, demo, inspect, serve};
 use std::process::ExitCode;
 
 /// Moves KV cache between inference engines.
@@ -14,15 +14,24 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(Box<demo::DemoArgs>),
     Bench(bench::BenchArgs),
     Inspect(inspect::InspectArgs),
     Serve(serve::ServeArgs),
+    /// One engine of a demo, which starts it.
+    #[command(hide = true)]
+    Engine {
+        /// What to be, as JSON.
+        spec: String,
+    },
     #[command(hide = true)]
     BenchTarget(bench::target::TargetArgs),
 }
 
 fn main() -> ExitCode {
     let result = match &Cli::parse().command {
+        Command::Demo(args) => return ExitCode::from(demo::run(args).exit_code()),
+        Command::Engine { spec } => demo::process::run(spec),
         Command::Bench(args) => bench::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Serve(args) => serve::run(args),

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod compare;
 mod engine;
 mod memory;
 mod model;
@@ -23,6 +24,7 @@ mod shape;
 mod single;
 
 pub use action::{Action, BlockTable, Outcome, Step};
+pub use compare::{Comparison, Difference};
 pub use engine::{EngineConfig, ModelEngine};
 pub use memory::{KvMemory, VecMemory};
 pub use model::{Digest, PrefixChain, RankDigest, Weights, next_token};

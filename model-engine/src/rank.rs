@@ -1,6 +1,7 @@
 //! One rank's work on memory: write KV, read it back.
 
 use crate::action::Step;
+use crate::compare::{Comparison, Difference};
 use crate::memory::KvMemory;
 use crate::model::{RankDigest, Unit};
 use crate::rank_layout::{PlaceError, RankLayout, RankPlace, local_layers, tokens_per_row};
@@ -124,6 +125,45 @@ impl Rank {
             (tensor.layer, tensor.heads.start, sum)
         };
         RankDigest { parts: self.tensors.iter().map(sum_of).collect() }
+    }
+
+    /// Compares every byte that the groups keep at token `to`, from token `from` on, with
+    /// what the model says it is. Unlike a digest this tells which byte differs.
+    ///
+    /// # Panics
+    /// As [`write`](Self::write).
+    pub fn compare<M: KvMemory + ?Sized>(&self, memory: &M, step: &Step) -> Comparison {
+        assert_eq!(step.prefix.len(), step.to - step.from, "a step names every token's prefix");
+        let mut result = Comparison::default();
+        let (mut read, mut expected) = (Vec::new(), Vec::new());
+        for tensor in &self.tensors {
+            expected.resize(tensor.unit, 0);
+            self.each_chunk(tensor, step, step.from, |chunk| {
+                read.resize(chunk.positions.len() * tensor.unit, 0);
+                memory.read(chunk.address, &mut read);
+                result.bytes += read.len() as u64;
+                let units = read.chunks_exact(tensor.unit).enumerate();
+                for (position, (index, found)) in chunk.positions.clone().zip(units) {
+                    let unit = Unit { layer: tensor.layer, head: chunk.head, position };
+                    unit.fill(step.prefix[position - step.from], &mut expected);
+                    if found == expected {
+                        continue;
+                    }
+                    let differ = |at: &usize| found[*at] != expected[*at];
+                    result.different += (0..tensor.unit).filter(differ).count() as u64;
+                    let at = (0..tensor.unit).find(differ).unwrap_or_default();
+                    result.first.get_or_insert_with(|| Difference {
+                        layer: self.shape.layers[tensor.layer as usize].name.clone(),
+                        head: chunk.head,
+                        position,
+                        address: Address(chunk.address.0 + (index * tensor.unit + at) as u64),
+                        expected: expected[at],
+                        found: found[at],
+                    });
+                }
+            });
+        }
+        result
     }
 
     /// Fills blocks of a group with a pattern that no model writes, so that whatever should
