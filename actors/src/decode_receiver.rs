@@ -150,6 +150,12 @@ impl DecodeReceiver {
             .map(move |answer, this, context| {
                 span.in_scope(|| this.answered(id, &peer, answer));
                 this.drain(context);
+                // After the last answer the connection is of no use: P may have few left.
+                if !this.machine.is_open(id)
+                    && let Some(handle) = this.pulls.remove(&id)
+                {
+                    context.cancel_future(handle);
+                }
             })
             .finish();
         let handle = context.spawn(handled);

@@ -1,4 +1,7 @@
 //! What the `kvbaton` command does, as a library so that tests can drive the parts.
 
+pub mod bench;
 pub mod demo;
 pub mod engine;
+pub mod inspect;
+pub mod serve;

@@ -1,12 +1,12 @@
 //! The `kvbaton` command.
 
 use clap::{Parser, Subcommand};
-use kvbaton_cli::demo::{self, DemoArgs, Verdict};
+use kvbaton::{bench, demo, inspect, serve};
 use std::process::ExitCode;
 
-/// KV-cache transfer between prefill and decode engines.
+/// Moves KV cache between inference engines.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -14,25 +14,34 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Demo(Box<DemoArgs>),
-    /// One engine of a demo; started by it.
+    Demo(Box<demo::DemoArgs>),
+    Bench(bench::BenchArgs),
+    Inspect(inspect::InspectArgs),
+    Serve(serve::ServeArgs),
+    /// One engine of a demo, which starts it.
     #[command(hide = true)]
     Engine {
         /// What to be, as JSON.
         spec: String,
     },
+    #[command(hide = true)]
+    BenchTarget(bench::target::TargetArgs),
 }
 
 fn main() -> ExitCode {
-    let verdict = match Cli::parse().command {
-        Command::Demo(args) => demo::run(&args),
-        Command::Engine { spec } => match demo::process::run(&spec) {
-            Ok(()) => Verdict::Right,
-            Err(error) => {
-                eprintln!("error: {error:#}");
-                Verdict::CouldNotRun
-            }
-        },
+    let result = match &Cli::parse().command {
+        Command::Demo(args) => return ExitCode::from(demo::run(args).exit_code()),
+        Command::Engine { spec } => demo::process::run(spec),
+        Command::Bench(args) => bench::run(args),
+        Command::Inspect(args) => inspect::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::BenchTarget(args) => bench::target::run(args),
     };
-    ExitCode::from(verdict.exit_code())
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

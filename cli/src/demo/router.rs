@@ -97,7 +97,8 @@ impl<'a> Router<'a> {
     pub fn run(mut self, progress: &mut dyn FnMut(usize)) -> Result<Tally> {
         while self.ended < self.jobs.len() {
             self.start_waiting();
-            if let Some((slot, said)) = self.fleet.hear(LOOK)? {
+            let heard = self.fleet.hear(LOOK).map_err(|error| error.context(self.outstanding()))?;
+            if let Some((slot, said)) = heard {
                 match said {
                     FromEngine::Notice(notice) => self.take(slot, notice),
                     FromEngine::Ready { .. } => {
@@ -113,6 +114,20 @@ impl<'a> Router<'a> {
             progress(self.ended);
         }
         Ok(self.tally)
+    }
+
+    /// What has not ended, for when the run stops early.
+    fn outstanding(&self) -> String {
+        let left = self.jobs.len() - self.ended;
+        let on = |(id, it): (&u64, &Attempt)| {
+            format!("{id} ({}, {})", self.fleet.name(it.p.0), self.fleet.name(it.d.0))
+        };
+        let running: Vec<String> = self.running.iter().take(8).map(on).collect();
+        format!(
+            "{left} of {} requests had not ended; running: {}",
+            self.jobs.len(),
+            running.join(", ")
+        )
     }
 
     fn start_waiting(&mut self) {
@@ -234,7 +249,8 @@ impl<'a> Router<'a> {
             }
             (_, Outcome::LoadFailed | Outcome::Aborted) => {
                 let why = attempt.why.clone().unwrap_or_else(|| "it was aborted".to_owned());
-                self.attempt_failed(id, format!("{who}: {why}"));
+                let name = self.fleet.name(slot);
+                self.attempt_failed(id, format!("{name}: {why}"));
             }
         }
     }

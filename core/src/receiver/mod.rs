@@ -359,6 +359,12 @@ impl Receiver {
         self.loads.len()
     }
 
+    /// Whether a pull waits for more answers.
+    #[must_use]
+    pub fn is_open(&self, pull: PullId) -> bool {
+        self.pulls.contains_key(&pull)
+    }
+
     /// Pulls without their last answer, also those that only a stock P's late answers
     /// are waited for.
     #[must_use]
