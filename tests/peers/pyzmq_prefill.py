@@ -1,8 +1,10 @@
 """A stock P's control plane: a ROUTER over libzmq that answers pulls as the test scripts it.
 
 usage: pyzmq_prefill.py [--bootstrap URL --engine ID [--tp-rank N] [--pp-rank N]] [--port N]
+                        [--kvbaton JSON]
 
-Registers at the bootstrap server the way stock does, if one is given. First line:
+Registers at the bootstrap server the way stock does, if one is given; with --kvbaton also with
+what kvbaton ranks say of themselves, as if one had lived at its address before. First line:
 {"address": "tcp://host:port"}. Then answers commands (see peer_lines):
   pull {timeout_ms}    waits for the next pull: {"pull": N, "hex": "...", "fields": {...}}, or
                        {"pull": null} when none came in time; N names it in the answer
@@ -25,6 +27,7 @@ def arguments():
     parser.add_argument("--engine", default="stock-prefill", help="engine id to register")
     parser.add_argument("--tp-rank", type=int, default=0)
     parser.add_argument("--pp-rank", type=int, default=0)
+    parser.add_argument("--kvbaton", type=json.loads, help="the field of kvbaton ranks")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     return parser.parse_args()
 
@@ -38,6 +41,8 @@ def register(options, address):
         "pp_rank": options.pp_rank,
         "addr": address,
     }
+    if options.kvbaton:
+        rank["kvbaton"] = options.kvbaton
     request = urllib.request.Request(
         options.bootstrap + "/register",
         data=json.dumps(rank).encode(),

@@ -89,8 +89,22 @@ impl StockPrefill {
     /// When it does not start.
     #[must_use]
     pub fn register(bootstrap: &str, engine: &str) -> Self {
-        let arguments = ["--bootstrap", bootstrap, "--engine", engine];
-        let (peer, greeting) = python::script("pyzmq_prefill.py", &arguments);
+        Self::start(&["--bootstrap", bootstrap, "--engine", engine])
+    }
+
+    /// One that lives where a kvbaton P lived before: the bootstrap server still tells what
+    /// that one said of itself.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn register_in_place_of_ours(bootstrap: &str, engine: &str) -> Self {
+        let ours = r#"{"revision": 1, "features": "0x0", "incarnation": "0x5eed"}"#;
+        Self::start(&["--bootstrap", bootstrap, "--engine", engine, "--kvbaton", ours])
+    }
+
+    fn start(arguments: &[&str]) -> Self {
+        let (peer, greeting) = python::script("pyzmq_prefill.py", arguments);
         let address = greeting["address"].as_str().expect("an address").to_owned();
         Self { peer, address }
     }

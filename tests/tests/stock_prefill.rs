@@ -19,9 +19,13 @@ struct Pair {
 
 impl Pair {
     fn start() -> Self {
+        Self::with(StockPrefill::register)
+    }
+
+    fn with(prefill: impl FnOnce(&str, &str) -> StockPrefill) -> Self {
         let bootstrap = BootstrapServer::start(BootstrapConfig::default()).expect("a free port");
         let decode = TestNode::start(NodeOptions::new("decode", Side::Decode));
-        let prefill = StockPrefill::register(&bootstrap.url(), ENGINE);
+        let prefill = prefill(&bootstrap.url(), ENGINE);
         Self { decode, prefill, bootstrap }
     }
 
@@ -141,6 +145,27 @@ fn p08_a_stock_p_that_reports_failure_fails_that_request_alone() {
     let pull = pair.pulled("b", &[2]);
     pair.prefill.finish(&pull, 0);
     assert_eq!(pair.decode.load_end("b"), LoadEnd::Loaded);
+}
+
+#[test]
+fn l07_a_p_that_was_ours_and_is_stock_now_is_asked_again_as_stock_and_may_write() {
+    let mut pair = Pair::with(StockPrefill::register_in_place_of_ours);
+    let row = pair.decode.options().row_bytes();
+    let mut engine = Mooncake::initiator(row);
+    engine.fill(0, row, 0xEE);
+    let ours = pair.pulled("a", &[2]);
+    assert!(ours.fields.get("remote_hostname").is_none(), "our own form: {}", ours.fields);
+    // What stock's decoder makes of it.
+    let missing = "Object missing required field `remote_hostname`";
+    pair.prefill.reply(&ours, json!({"status": 2, "err_msg": missing}));
+    let again = pair.prefill.next_pull();
+    assert!(again.has_layout(), "{}", again.fields);
+    for (address, len) in rows(&again) {
+        assert_eq!(engine.write(&pair.session(), 0, address, len), 0, "a live stock load");
+    }
+    pair.prefill.finish(&again, 0);
+    assert_eq!(pair.decode.load_end("a"), LoadEnd::Loaded);
+    assert!(pair.decode.block(2).iter().all(|byte| *byte == 0xEE));
 }
 
 #[test]
