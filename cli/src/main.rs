@@ -17,7 +17,7 @@ enum Command {
     Demo(Box<demo::DemoArgs>),
     Bench(bench::BenchArgs),
     Inspect(inspect::InspectArgs),
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     /// One engine of a demo, which starts it.
     #[command(hide = true)]
     Engine {

@@ -63,13 +63,13 @@ pub async fn start_actors(
         control.clone(),
         data.clone(),
         events.clone(),
-        config.limits.clone(),
+        config.limits,
     ));
     let discovery =
         runtime::start(Discovery::new(bootstrap, receiver.clone(), config.announce_every));
     receiver.do_send(Connect(discovery.clone()));
     let capacity = NonZeroUsize::new(config.peer_layouts).expect("checked");
-    let limits = config.limits.clone();
+    let limits = config.limits;
     let layouts =
         runtime::start(LayoutCache::new(capacity, clock, incarnation, limits, sender.clone()));
 

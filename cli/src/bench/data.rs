@@ -246,7 +246,7 @@ pub(super) fn order(count: u64, seed: u64) -> Vec<u64> {
 
 /// Blocks scattered over both pools, in orders of their own.
 fn copies(case: &Case, source: u64, destination: u64) -> Vec<Copy> {
-    let stride = POOL / case.count & !63;
+    let stride = (POOL / case.count) & !63;
     let at = |base: u64, index: u64| Address(base + index * stride);
     let pairs = order(case.count, 1).into_iter().zip(order(case.count, 2));
     let copy = |(from, to)| Copy {

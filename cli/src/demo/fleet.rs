@@ -22,6 +22,7 @@ struct Slot {
     child: Child,
     ready: bool,
     bootstrap: Option<String>,
+    heard: Instant,
 }
 
 /// The engines.
@@ -50,8 +51,9 @@ impl Fleet {
                 spec.id = fleet.id(side, index, 0);
                 let slot = fleet.slots.len();
                 let child = Child::start(&spec, slot, 0, fleet.hearing.clone())?;
-                let bootstrap = None;
-                fleet.slots.push(Slot { spec, index, life: 0, child, ready: false, bootstrap });
+                let (bootstrap, heard) = (None, Instant::now());
+                let slot = Slot { spec, index, life: 0, child, ready: false, bootstrap, heard };
+                fleet.slots.push(slot);
             }
         }
         Ok(fleet)
@@ -138,6 +140,7 @@ impl Fleet {
             if life != self.slots[slot].life {
                 continue;
             }
+            self.slots[slot].heard = Instant::now();
             match what {
                 What::Said(FromEngine::Ready { bootstrap }) => {
                     self.slots[slot].bootstrap = bootstrap.clone();
@@ -208,7 +211,9 @@ impl Fleet {
         let mut text = "the time is over (--timeout); the engines' last words:".to_owned();
         for slot in 0..self.slots.len() {
             let state = if self.slots[slot].ready { "ran" } else { "was not ready" };
-            let _ = write!(text, "\n{}", self.obituary(slot, state, None));
+            let silent = self.slots[slot].heard.elapsed().as_secs_f64();
+            let state = format!("{state} and was last heard {silent:.1} s ago");
+            let _ = write!(text, "\n{}", self.obituary(slot, &state, None));
         }
         anyhow!(text)
     }

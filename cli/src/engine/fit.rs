@@ -52,7 +52,7 @@ mod tests {
             (ModelKind::Dense, (1, 2), (2, 1)),
             (ModelKind::Mla, (2, 1), (1, 1)),
             (ModelKind::Hybrid, (2, 1), (2, 1)),
-            (ModelKind::Deepseek146, (1, 1), (2, 1)),
+            (ModelKind::Deepseek146, (2, 1), (2, 2)),
         ] {
             check_pair(Model::new(kind, None).unwrap(), prefill, decode).unwrap();
         }
