@@ -27,7 +27,7 @@ pub struct BootstrapClientConfig {
     pub register_within: Duration,
     /// Bound of all attempts to query; requests wait meanwhile.
     pub query_within: Duration,
-    /// Pause before the second attempt; it doubles up to [`MAX_PAUSE`].
+    /// Pause before the second attempt; it doubles up to 5 s.
     pub first_pause: Duration,
 }
 

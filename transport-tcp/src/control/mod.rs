@@ -5,9 +5,9 @@
 //! not say when a peer died. Stock peers use one DEALER per pull and one ROUTER, and
 //! the NULL mechanism: that much of the protocol is small, and is spoken here.
 //!
-//! - [`zmtp`]: bytes. [`framed`]: bounded reading and writing. [`handshake`]: greeting,
-//!   READY, proof of the cluster key `[Z04]`. [`listener`], [`connection`]: the ROUTER
-//!   side. [`request`]: the DEALER side.
+//! - `zmtp`: bytes. `framed`: bounded reading and writing. `handshake`: greeting,
+//!   READY, proof of the cluster key `[Z04]`. `listener`, `connection`: the ROUTER
+//!   side. `request`: the DEALER side.
 //! - Between our own nodes with a key, READY carries each side's nonce in a property
 //!   that others ignore, and each message has two parts: tag, payload.
 

@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn each_field_out_of_bounds_is_named() {
-        let bad: [(&str, fn(&mut DataConfig)); 7] = [
+        type Spoil = fn(&mut DataConfig);
+        let bad: [(&str, Spoil); 7] = [
             ("connections_per_peer", |c| c.connections_per_peer = 0),
             ("socket_buffer", |c| c.socket_buffer = 1),
             ("iovecs_per_call", |c| c.iovecs_per_call = 1025),
