@@ -18,7 +18,7 @@ use kvbaton_core::receiver::{
 };
 use kvbaton_core::sender::PullId;
 use kvbaton_core::time::Timestamp;
-use kvbaton_core::wire::{DropTransfers, Limits, Pull, Reply};
+use kvbaton_core::wire::{DropTransfers, Limits, Pull, PullRequest, Reply};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -132,13 +132,15 @@ impl DecodeReceiver {
             Form::Compact => pull.encode_compact(&mut message),
         }
         metric::pull_sent(pull.layout.is_some(), message.len());
-        let span = tracing::debug_span!("pull", %address, bytes = message.len());
-        span.in_scope(|| {
-            for request in &pull.requests {
-                let (request, transfer) = (&request.request_id, &request.transfer_id);
-                tracing::debug!(%request, %transfer, "sent");
-            }
-        });
+        let named = |name: fn(&PullRequest) -> &str| {
+            pull.requests.iter().map(name).collect::<Vec<_>>().join(",")
+        };
+        let span = tracing::debug_span!(
+            "pull", %address, bytes = message.len(), layout = pull.layout.is_some(),
+            requests = named(|it| it.request_id.as_str()),
+            transfers = named(|it| it.transfer_id.as_str()),
+        );
+        span.in_scope(|| tracing::debug!("sent"));
         let answers = self.control.request(address, Bytes::from(message));
         let peer: Arc<str> = address.into();
         let ended =

@@ -26,6 +26,21 @@ const GRANTS_REVOKED: &str = "kvbaton_grants_revoked_total";
 const MALFORMED: &str = "kvbaton_malformed_messages_total";
 const DISCOVERY: &str = "kvbaton_bootstrap_queries_total";
 
+/// Upper bounds of the histograms' buckets, in seconds: six a decade, 1 µs to 700 s.
+pub const SECONDS: [f64; 54] = {
+    let steps = [1.0, 1.5, 2.0, 3.0, 5.0, 7.0];
+    let mut bounds = [0.0; 54];
+    let (mut index, mut scale) = (0, 1e-6);
+    while index < bounds.len() {
+        bounds[index] = steps[index % steps.len()] * scale;
+        index += 1;
+        if index % steps.len() == 0 {
+            scale *= 10.0;
+        }
+    }
+    bounds
+};
+
 /// Describes every metric to the recorder of this thread.
 pub fn describe() {
     describe_counter!(PULL_REQUESTS, "P: requests of pulls answered, by outcome");
@@ -44,6 +59,7 @@ pub fn describe() {
     describe_counter!(MALFORMED, "P: control messages that could not be read");
     describe_counter!(DISCOVERY, "D: bootstrap servers asked, by outcome");
     describe_gauge!("kvbaton_held_requests", "P: requests held for D");
+    describe_gauge!("kvbaton_held_blocks", "P: logical blocks held for D, over all groups");
     describe_gauge!("kvbaton_transfers", "P: transfers known");
     describe_gauge!("kvbaton_open_pulls", "P: pulls without a last answer");
     describe_gauge!("kvbaton_queued_writes", "P: pulled and ready, waiting for a slot");
@@ -108,6 +124,7 @@ pub(crate) fn write_ended(outcome: &WriteOutcome, bytes: u64, took: Duration) {
 
 pub(crate) fn sender<L: PlanCopies + Clone>(machine: &Sender<L>) {
     gauge!("kvbaton_held_requests").set(machine.held() as f64);
+    gauge!("kvbaton_held_blocks").set(machine.held_blocks() as f64);
     gauge!("kvbaton_transfers").set(machine.transfers() as f64);
     gauge!("kvbaton_open_pulls").set(machine.open_pulls() as f64);
     gauge!("kvbaton_queued_writes").set(machine.queued() as f64);

@@ -79,6 +79,10 @@ impl PrefillSender {
 
     fn answer(&mut self, pull: PullId, reply: &kvbaton_core::wire::Reply) {
         metric::answered(reply);
+        tracing::debug!(
+            id = pull.0, status = ?reply.status, ok = ?reply.ok, failed = ?reply.failed,
+            message = reply.message, "answered"
+        );
         self.encoded.clear();
         reply.encode(&mut self.encoded);
         let Some((answer, since)) = self.answers.get(&pull) else { return };
@@ -174,6 +178,13 @@ impl Handler<Pulled> for PrefillSender {
     fn handle(&mut self, message: Pulled, context: &mut Self::Context) {
         let Pulled { mut pull, answer, since } = message;
         pull.id = self.expect_answers(answer, since);
+        let span = tracing::debug_span!("pull", id = pull.id.0, session = %pull.reader.session);
+        span.in_scope(|| {
+            for wanted in &pull.requests {
+                let (request, transfer) = (&wanted.request_id, &wanted.transfer_id);
+                tracing::debug!(%request, %transfer, "pulled");
+            }
+        });
         self.machine.pull(pull, self.clock.now());
         if self.frozen {
             self.machine.refuse_open_pulls(self.clock.now());

@@ -3,6 +3,7 @@
 pub mod bootstrap;
 pub mod control;
 pub mod data;
+pub mod http;
 pub mod key;
 pub mod network;
 mod transport;

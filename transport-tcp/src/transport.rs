@@ -22,7 +22,7 @@ pub struct TcpConfig {
     pub control_port: u16,
     /// Port of the data plane's session; 0 takes any free one.
     pub data_port: u16,
-    /// Data connections to each peer, 1–16.
+    /// Data connections to each peer, 1–1024.
     pub connections_per_peer: usize,
     /// The cluster key, if peers must prove it `[Z04]`.
     pub key: Option<ClusterKey>,

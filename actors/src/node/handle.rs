@@ -284,7 +284,9 @@ impl Node {
     /// When the configuration makes no sense, the transport cannot be opened, or the
     /// thread cannot be made.
     pub fn start(config: NodeConfig, transport: impl TransportFactory) -> Result<Self, NodeError> {
-        let recorder = PrometheusBuilder::new().build_recorder();
+        let builder = PrometheusBuilder::new().set_buckets(&crate::metric::SECONDS);
+        let builder = builder.map_err(|error| NodeError::Config(error.to_string()))?;
+        let recorder = builder.build_recorder();
         let metrics = recorder.handle();
         let drain = config.drain_on_stop;
         let (started, starting) = std::sync::mpsc::channel();

@@ -26,7 +26,7 @@ pub struct DataArgs {
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Data connections.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
     /// Engines to measure in the same run, if they are installed.
     #[arg(long, value_enum, value_delimiter = ',')]

@@ -3,6 +3,7 @@
 mod control;
 mod cpu;
 mod data;
+mod idle;
 mod lanes;
 mod peers;
 mod table;
@@ -24,6 +25,7 @@ pub struct BenchArgs {
 enum What {
     Control(control::ControlArgs),
     Data(data::DataArgs),
+    Idle(idle::IdleArgs),
 }
 
 /// Runs the command.
@@ -37,5 +39,6 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     match &args.what {
         What::Control(args) => control::run(args),
         What::Data(args) => data::run(args),
+        What::Idle(args) => idle::run(args),
     }
 }

@@ -152,8 +152,8 @@ impl Report {
             gb_per_s_loading: rate(bytes, tally.loading_nanos()),
             first_pulls: pulls("layout=\"sent\""),
             later_pulls: pulls("layout=\"omitted\""),
-            pull_resolve: resolve("0.5")
-                .zip(resolve("0.99"))
+            pull_resolve: resolve(0.5)
+                .zip(resolve(0.99))
                 .map(|(p50, p99)| Latency { p50_us: p50 * 1e6, p99_us: p99 * 1e6 }),
             round_trip: latency(trips.collect()),
             ready_to_loaded: latency(tally.ready_to_loaded()),

@@ -21,21 +21,37 @@ pub fn sum<'a>(texts: impl IntoIterator<Item = &'a str>, metric: &str, label: &s
     texts.into_iter().map(of).sum()
 }
 
-/// The largest value of a quantile among the nodes that have recorded something.
+/// The largest value of a quantile among the nodes that have recorded something, read off
+/// a histogram's buckets: exact to a bucket, linear within it.
 #[must_use]
 pub fn worst_quantile<'a>(
     texts: impl IntoIterator<Item = &'a str>,
     metric: &str,
-    quantile: &str,
+    quantile: f64,
 ) -> Option<f64> {
-    let label = format!("quantile=\"{quantile}\"");
-    let count = format!("{metric}_count");
-    texts
-        .into_iter()
-        .filter(|text| sum([*text], &count, "") > 0.0)
-        .flat_map(|text| samples(text, metric).filter(|(labels, _)| labels.contains(&label)))
-        .map(|(_, value)| value)
-        .reduce(f64::max)
+    let of = |text: &str| quantile_of(text, metric, quantile);
+    texts.into_iter().filter_map(of).reduce(f64::max)
+}
+
+fn quantile_of(text: &str, metric: &str, quantile: f64) -> Option<f64> {
+    let name = format!("{metric}_bucket");
+    let buckets: Vec<(f64, f64)> = samples(text, &name)
+        .filter_map(|(labels, count)| {
+            let bound = labels.split("le=\"").nth(1)?.split('"').next()?;
+            Some((bound.parse().ok()?, count))
+        })
+        .collect();
+    let total = buckets.last()?.1;
+    let rank = total * quantile;
+    let (mut low, mut below) = (0.0, 0.0);
+    for (bound, count) in buckets {
+        if total > 0.0 && count >= rank {
+            let share = (rank - below) / (count - below).max(1.0);
+            return Some(if bound.is_finite() { low + (bound - low) * share } else { low });
+        }
+        (low, below) = (bound, count);
+    }
+    None
 }
 
 #[cfg(test)]
@@ -48,17 +64,26 @@ pulls_total{layout=\"sent\"} 2
 pulls_total{layout=\"omitted\"} 40
 pulls_total_more 7
 
-pull_seconds{quantile=\"0.5\"} 0.001
-pull_seconds{quantile=\"0.99\"} 0.25
-pull_seconds_count 3
+pull_seconds_bucket{le=\"0.001\"} 0
+pull_seconds_bucket{le=\"0.002\"} 50
+pull_seconds_bucket{le=\"0.004\"} 100
+pull_seconds_bucket{le=\"+Inf\"} 100
 ";
 
     #[test]
     fn samples_are_found_by_metric_and_label() {
         assert_eq!(sum([TEXT, TEXT], "pulls_total", "layout=\"sent\""), 4.0);
         assert_eq!(sum([TEXT], "pulls_total", ""), 42.0);
-        let idle = TEXT.replace("count 3", "count 0").replace("0.25", "9");
-        assert_eq!(worst_quantile([TEXT, &idle], "pull_seconds", "0.99"), Some(0.25));
-        assert_eq!(worst_quantile([&*idle], "pull_seconds", "0.99"), None);
+    }
+
+    #[test]
+    fn quantiles_are_read_off_the_buckets_of_the_slowest_node() {
+        let at = |text, quantile| worst_quantile([text], "pull_seconds", quantile);
+        assert_eq!(at(TEXT, 0.5), Some(0.002));
+        assert_eq!(at(TEXT, 0.75), Some(0.003));
+        let slower = TEXT.replace("0.004", "0.008");
+        assert_eq!(worst_quantile([TEXT, &*slower], "pull_seconds", 1.0), Some(0.008));
+        let idle = TEXT.replace("} 50", "} 0").replace("} 100", "} 0");
+        assert_eq!(at(&idle, 0.5), None);
     }
 }

@@ -81,7 +81,7 @@ pub struct ServeArgs {
     #[arg(long, default_value = "0/1", value_parser = rank)]
     pp: (u32, u32),
     /// Data connections to each peer.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
     /// File with the cluster key: 64 hexadecimal digits or a passphrase.
     #[arg(long, value_name = "FILE")]

@@ -53,10 +53,13 @@ impl<L: PlanCopies + Clone> Sender<L> {
         }
         let expires = now + self.config.hold_timeout;
         let entry = self.claim(&request, &transfer)?;
-        entry.state = State::Ready(Held { blocks: Arc::from(blocks), end_token });
+        let held = Held { blocks: Arc::from(blocks), end_token };
+        let blocks = held.len();
+        entry.state = State::Ready(held);
         entry.expires = expires;
         let waiting: Vec<_> = entry.pending.keys().cloned().collect();
         self.held += 1;
+        self.held_blocks += blocks;
         self.timers.set(Timer::Transfer(transfer.clone()), expires);
         for reader in waiting {
             self.enqueue(&transfer, &reader);

@@ -184,6 +184,7 @@ pub struct Sender<L> {
     unconfirmed: usize,
     /// Transfers whose blocks are held: counted, so that asking costs nothing `[F15]`.
     held: usize,
+    held_blocks: u64,
     writes: BTreeMap<SendWriteId, (TransferId, Reader)>,
     next_write: u64,
     memory: Memory,
@@ -217,6 +218,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
             waiting: 0,
             unconfirmed: 0,
             held: 0,
+            held_blocks: 0,
             writes: BTreeMap::new(),
             next_write: 0,
             timers: Deadlines::default(),
@@ -251,6 +253,12 @@ impl<L: PlanCopies + Clone> Sender<L> {
     #[must_use]
     pub fn held(&self) -> usize {
         self.held
+    }
+
+    /// Logical blocks of these requests, over all groups.
+    #[must_use]
+    pub fn held_blocks(&self) -> u64 {
+        self.held_blocks
     }
 
     /// Transfers known, held or only named.
@@ -341,8 +349,14 @@ impl<L: PlanCopies + Clone> Sender<L> {
         assert!(transfer.pending.is_empty(), "{id} ends with an unanswered pull [P02]");
         self.timers.clear(&Timer::Transfer(id.clone()));
         self.unconfirmed -= usize::from(transfer.request.is_none());
-        let handed_over = matches!(transfer.state, State::Ready(_));
-        self.held -= usize::from(handed_over);
+        let handed_over = match &transfer.state {
+            State::Waiting => false,
+            State::Ready(held) => {
+                self.held -= 1;
+                self.held_blocks -= held.len();
+                true
+            }
+        };
         self.memory.remember(
             id.clone(),
             Remembered { ended, request: transfer.request.clone(), told: handed_over },

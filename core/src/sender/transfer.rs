@@ -42,6 +42,13 @@ pub(super) struct Held {
     pub end_token: Option<u32>,
 }
 
+impl Held {
+    /// Logical blocks, over all groups.
+    pub fn len(&self) -> u64 {
+        self.blocks.iter().map(BlockList::len).sum()
+    }
+}
+
 /// A reader's pull that has no terminal answer yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pending {

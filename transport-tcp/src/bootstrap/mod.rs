@@ -9,7 +9,6 @@
 
 mod client;
 mod directory;
-mod intake;
 mod json;
 mod server;
 

@@ -1,8 +1,9 @@
 //! The bootstrap server: HTTP around the directory.
 
 use super::directory::{Registered, Registrations};
-use super::intake::Intake;
 use super::json::{Engines, Register};
+pub use crate::http::HttpConfig as BootstrapConfig;
+use crate::http::HttpServer;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
@@ -11,47 +12,16 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use kvbaton_actors::transport::TransportError;
 use serde_json::json;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
 
 /// Largest body of a registration, in bytes.
 const MAX_BODY: usize = 64 << 10;
 
-/// How a bootstrap server listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BootstrapConfig {
-    /// Interface to listen on: an address or a host name of this machine.
-    pub host: String,
-    /// Port; 0 takes any free one.
-    pub port: u16,
-    /// Connections at a time; a new one closes the oldest.
-    pub max_connections: usize,
-    /// How long a connection lives at most.
-    pub connection_lifetime: Duration,
-}
-
-impl Default for BootstrapConfig {
-    /// Loopback, any port, 512 connections of at most a minute.
-    fn default() -> Self {
-        Self {
-            host: "127.0.0.1".to_owned(),
-            port: 0,
-            max_connections: 512,
-            connection_lifetime: Duration::from_secs(60),
-        }
-    }
-}
-
 /// A running bootstrap server, on a thread of its own: it answers while the engine
 /// around it is busy, registering memory for instance `[F63]`. Dropping it stops it.
 pub struct BootstrapServer {
-    address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    server: HttpServer,
 }
 
 impl BootstrapServer {
@@ -60,58 +30,19 @@ impl BootstrapServer {
     /// # Errors
     /// When the address cannot be bound, or no thread can be had.
     pub fn start(config: BootstrapConfig) -> Result<Self, TransportError> {
-        let local = |error: std::io::Error| TransportError::Local {
-            what: format!(
-                "cannot start a bootstrap server on {} port {}",
-                config.host, config.port
-            ),
-            reason: error.to_string(),
-        };
-        let socket = StdListener::bind((config.host.as_str(), config.port)).map_err(local)?;
-        let address = socket.local_addr().map_err(local)?;
-        socket.set_nonblocking(true).map_err(local)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(local)?;
-        let intake = {
-            let _inside = runtime.enter();
-            let socket = TcpListener::from_std(socket).map_err(local)?;
-            Intake::new(socket, config.max_connections, config.connection_lifetime)
-        };
-        let (stop, stopped) = oneshot::channel::<()>();
-        let thread = std::thread::Builder::new().name("kvbaton-bootstrap".to_owned());
-        let serve = move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = stopped => {}
-                    _ = axum::serve(intake, routes()) => {}
-                }
-            });
-        };
-        let thread = Some(thread.spawn(serve).map_err(local)?);
-        tracing::info!(%address, "bootstrap server listening");
-        Ok(Self { address, stop: Some(stop), thread })
+        Ok(Self { server: HttpServer::start("bootstrap", &config, routes())? })
     }
 
     /// Where it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
-        self.address
+        self.server.address()
     }
 
     /// Its URL as clients take it, by the address it is bound to.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-}
-
-impl Drop for BootstrapServer {
-    fn drop(&mut self) {
-        self.stop.take();
-        if let Some(thread) = self.thread.take() {
-            // Its panic, if there was one, has been reported by the panic hook.
-            let _ = thread.join();
-        }
+        format!("http://{}", self.address())
     }
 }
 

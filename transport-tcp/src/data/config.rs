@@ -18,7 +18,7 @@ pub struct DataConfig {
     pub port: u16,
     /// Host that peers are told; needed when `bind_host` is a wildcard. Default: `bind_host`.
     pub advertise_host: Option<String>,
-    /// Connections to each peer over which a large write is spread, 1–16. Default 2.
+    /// Connections to each peer over which a large write is spread, 1–1024. Default 2.
     pub connections_per_peer: usize,
     /// Send and receive buffer of each socket in bytes, 16 KiB–256 MiB. Default 4 MiB; the
     /// system caps it at `net.core.wmem_max` and `net.core.rmem_max`.
@@ -86,7 +86,7 @@ impl DataConfig {
     /// # Errors
     /// Names the first field that is out of bounds and what it may be.
     pub fn validate(&self) -> Result<(), TransportError> {
-        within("connections_per_peer", self.connections_per_peer, 1, 16)?;
+        within("connections_per_peer", self.connections_per_peer, 1, 1024)?;
         within("socket_buffer", self.socket_buffer, 16 << 10, 256 << 20)?;
         within("iovecs_per_call", self.iovecs_per_call, 1, 1024)?;
         within("max_connections", self.max_connections, 1, 1 << 20)?;
