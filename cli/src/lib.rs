@@ -4,4 +4,5 @@ pub mod bench;
 pub mod demo;
 pub mod engine;
 pub mod inspect;
+pub mod mapping;
 pub mod serve;

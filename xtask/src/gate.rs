@@ -112,8 +112,9 @@ impl Step {
             }
             Self::Licences => licences(),
             Self::Advisories => Ok(Outcome::NotRun(
-                "the advisory database is a git repository that the gate does not fetch; where \
-                 github.com can be reached, run `target/tools/bin/cargo-deny check advisories`"
+                "the advisory database is a git repository, and the gate fetches nothing but \
+                 packages; where it can be reached, run \
+                 `target/tools/bin/cargo-deny check advisories`"
                     .into(),
             )),
             Self::Purity => purity(),

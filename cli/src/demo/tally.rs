@@ -154,7 +154,8 @@ pub fn percentile(values: &mut [u64], percent: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Mapping, Model, ModelKind, WEIGHTS};
+    use crate::engine::{Model, ModelKind, WEIGHTS};
+    use crate::mapping::Mapping;
     use kvbaton_core::ids::{Address, BlockId, RequestId};
     use kvbaton_model_engine::{
         BlockTable, KvMemory, PrefixChain, Rank, RankLayout, RankPlace, Step,

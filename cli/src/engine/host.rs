@@ -3,10 +3,11 @@
 
 use super::computing::{Computed, Computing};
 use super::gather::Gather;
-use super::memory::{Mapping, RankNode};
+use super::memory::RankNode;
 use super::notice::{Notice, Outcome, Source, Submit};
 use super::spec::{EngineSpec, Side, WEIGHTS};
 use super::transfers::Loading;
+use crate::mapping::Mapping;
 use anyhow::{Context, Result};
 use futures_executor::block_on;
 use kvbaton_actors::events::Event;

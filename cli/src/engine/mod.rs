@@ -16,7 +16,7 @@ mod transfers;
 pub use clock::monotonic_nanos;
 pub use fit::check_pair;
 pub use host::EngineHost;
-pub use memory::{Mapping, RankNode};
+pub use memory::RankNode;
 pub use model::{Model, ModelKind};
 pub use notice::{Notice, Outcome, Snapshot, Source, Submit};
 pub use spec::{EngineSpec, Side, WEIGHTS};

@@ -1,7 +1,7 @@
 //! The stand-alone node's HTTP interface.
 
-use super::memory::Mapping;
 use super::options::ServeArgs;
+use crate::mapping::Mapping;
 use anyhow::{Context, Result};
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
@@ -153,7 +153,7 @@ struct Range {
 }
 
 async fn kv(State(it): State<Serving>, Query(range): Query<Range>) -> Response {
-    let bytes = (range.len <= LONGEST_READ).then(|| it.mapping.read(range.offset, range.len));
+    let bytes = (range.len <= LONGEST_READ).then(|| it.mapping.copy(range.offset, range.len));
     match bytes.flatten() {
         Some(bytes) => bytes.into_response(),
         None => {

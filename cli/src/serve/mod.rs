@@ -1,14 +1,13 @@
 //! `kvbaton serve`: a stand-alone node, driven over HTTP.
 
 mod api;
-mod memory;
 mod options;
 
+use crate::mapping::Mapping;
 use anyhow::{Context, Result};
 use kvbaton_actors::node::Node;
 use kvbaton_transport_tcp::TcpTransport;
 use kvbaton_transport_tcp::bootstrap::{BootstrapConfig, BootstrapServer};
-use memory::Mapping;
 pub use options::ServeArgs;
 use serde_json::json;
 use std::io::Write;
@@ -19,7 +18,12 @@ use std::sync::Arc;
 /// # Errors
 /// When memory, sockets or the bootstrap server cannot be had.
 pub fn run(args: &ServeArgs) -> Result<()> {
-    let mapping = Arc::new(Mapping::new(args.kv.as_deref(), args.kv_bytes()?)?);
+    let len = args.kv_bytes()?;
+    let mapping = match &args.kv {
+        Some(file) => Mapping::of_file(file, len)?,
+        None => Mapping::new(len)?,
+    };
+    let mapping = Arc::new(mapping);
     let bootstrap = args.start_bootstrap().transpose()?;
     let url = args.bootstrap.clone().or_else(|| bootstrap.as_ref().map(BootstrapServer::url));
     let config = args.node_config(url.clone())?;

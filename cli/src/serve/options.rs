@@ -1,6 +1,6 @@
 //! What a stand-alone node is told on the command line.
 
-use super::memory::Mapping;
+use crate::mapping::Mapping;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use kvbaton_actors::node::registration::Memory;

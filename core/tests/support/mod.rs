@@ -15,6 +15,11 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[path = "../vector_files/folders.rs"]
+mod folders;
+
+use folders::contents;
+
 /// One message that the reference encoder made.
 pub struct Vector {
     pub name: String,
@@ -28,12 +33,8 @@ fn own_folder() -> PathBuf {
 
 /// The vectors of one kind, from our folder and the one that `KVBATON_VECTORS` names.
 pub fn vectors(kind: &str) -> Vec<Vector> {
-    let more = std::env::var_os("KVBATON_VECTORS").map(PathBuf::from);
     let mut vectors = Vec::new();
-    for folder in std::iter::once(own_folder()).chain(more) {
-        let path = folder.join("wire.json");
-        let text = std::fs::read_to_string(&path)
-            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    for text in contents("wire.json") {
         let file: Value = serde_json::from_str(&text).expect("wire.json is JSON");
         vectors.extend(file[kind].as_array().expect("a list of vectors").iter().map(|vector| {
             Vector {

@@ -1,6 +1,10 @@
 //! Reads the vector files, and builds layouts from what they say.
 #![allow(dead_code)]
 
+mod folders;
+
+pub use folders::contents;
+
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::ids::Bytes;
 use kvbaton_core::layout::{Layout, regions_from_columns};
@@ -9,18 +13,6 @@ use kvbaton_core::region::{Copy, GroupKind};
 use kvbaton_core::topology::Topology;
 use kvbaton_core::wire::LayoutColumns;
 use serde::Deserialize;
-use std::path::PathBuf;
-
-/// The file of the repository, and that of the folder named by `KVBATON_VECTORS`, if set.
-pub fn contents(file: &str) -> Vec<String> {
-    let mut folders = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors")];
-    folders.extend(std::env::var_os("KVBATON_VECTORS").map(PathBuf::from));
-    let read = |folder: PathBuf| {
-        let path = folder.join(file);
-        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-    };
-    folders.into_iter().map(read).collect()
-}
 
 #[derive(Deserialize)]
 pub struct Columns {
