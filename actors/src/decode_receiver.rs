@@ -1,10 +1,10 @@
 //! D's actor: owns core's [`Receiver`] and turns its actions into pulls and grants.
 
+use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::discovery::{Ask, Discovery};
 use crate::events::{Event, EventQueue};
 use crate::metric;
-use crate::runtime::Timers;
 use crate::transport::{ControlPlane, DataPlane, GrantedRows, TransportError};
 use actix::prelude::*;
 use bytes::Bytes;
@@ -39,7 +39,7 @@ pub struct DecodeReceiver {
     limits: Limits,
     pulls: BTreeMap<PullId, SpawnHandle>,
     started: BTreeMap<RequestId, Timestamp>,
-    timer: Option<(Timestamp, SpawnHandle)>,
+    alarm: Alarm,
 }
 
 impl DecodeReceiver {
@@ -63,7 +63,7 @@ impl DecodeReceiver {
             limits,
             pulls: BTreeMap::new(),
             started: BTreeMap::new(),
-            timer: None,
+            alarm: Alarm::default(),
         }
     }
 
@@ -210,22 +210,14 @@ impl DecodeReceiver {
         context.spawn(done);
     }
 
-    /// Keeps one timer, at the machine's next deadline.
+    /// Rings at the machine's next deadline.
     fn arm(&mut self, context: &mut Context<Self>) {
-        let due = self.machine.next_deadline();
-        if self.timer.map(|(at, _)| at) == due {
-            return;
-        }
-        if let Some((_, handle)) = self.timer.take() {
-            context.cancel_future(handle);
-        }
-        let Some(due) = due else { return };
-        let handle = context.after(due.since(self.clock.now()), |this, context| {
-            this.timer = None;
+        let (due, now) = (self.machine.next_deadline(), self.clock.now());
+        self.alarm.set(due, now, context, |this, context| {
+            this.alarm.rang();
             this.machine.tick(this.clock.now());
             this.drain(context);
         });
-        self.timer = Some((due, handle));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Actors around kvbaton's machines, the transport traits, the runtime facade and
 //! the embedding API ([`node::Node`]).
 
+mod alarm;
 pub mod clock;
 pub mod decode_receiver;
 pub mod discovery;

@@ -1,10 +1,10 @@
 //! P's actor: owns core's [`Sender`] and turns its actions into answers and writes.
 
+use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::events::{Event, EventQueue};
 use crate::layout_cache::PeerPlan;
 use crate::metric;
-use crate::runtime::Timers;
 use crate::transport::{Answer, DataPlane, PeerKind, Write, WriteId, WriteOutcome};
 use actix::prelude::*;
 use kvbaton_core::blocks::BlockList;
@@ -27,7 +27,7 @@ pub struct PrefillSender {
     next_pull: u64,
     /// Memory is going away or gone: no holds, no pulls `[S01]`.
     frozen: bool,
-    timer: Option<(Timestamp, SpawnHandle)>,
+    alarm: Alarm,
     encoded: Vec<u8>,
 }
 
@@ -47,7 +47,7 @@ impl PrefillSender {
             answers: BTreeMap::new(),
             next_pull: 0,
             frozen: true,
-            timer: None,
+            alarm: Alarm::default(),
             encoded: Vec::new(),
         }
     }
@@ -138,22 +138,14 @@ impl PrefillSender {
         self.drain(context);
     }
 
-    /// Keeps one timer, at the machine's next deadline.
+    /// Rings at the machine's next deadline.
     fn arm(&mut self, context: &mut Context<Self>) {
-        let due = self.machine.next_deadline();
-        if self.timer.map(|(at, _)| at) == due {
-            return;
-        }
-        if let Some((_, handle)) = self.timer.take() {
-            context.cancel_future(handle);
-        }
-        let Some(due) = due else { return };
-        let handle = context.after(due.since(self.clock.now()), |this, context| {
-            this.timer = None;
+        let (due, now) = (self.machine.next_deadline(), self.clock.now());
+        self.alarm.set(due, now, context, |this, context| {
+            this.alarm.rang();
             this.machine.tick(this.clock.now());
             this.drain(context);
         });
-        self.timer = Some((due, handle));
     }
 }
 
