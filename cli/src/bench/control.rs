@@ -3,7 +3,7 @@
 use super::peers::{self, Peer};
 use super::table::Table;
 use anyhow::{Context, Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::ids::{Address, Generation, Grant, Incarnation, LayoutId, SessionAddress};
@@ -28,9 +28,17 @@ pub struct ControlArgs {
     /// Print JSON, one object a line.
     #[arg(long)]
     json: bool,
-    /// Also time the reference (vLLM's planner) if it is installed.
-    #[arg(long, value_name = "PEER", value_delimiter = ',', default_value = "reference")]
-    against: Vec<String>,
+    /// Whom to time in the same run, if it is installed.
+    #[arg(long, value_enum, default_value_t = Against::Reference)]
+    against: Against,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Against {
+    /// vLLM's planner.
+    Reference,
+    /// Nobody.
+    None,
 }
 
 /// One measured pull.
@@ -61,7 +69,7 @@ impl Figure {
 pub(super) fn run(args: &ControlArgs) -> Result<()> {
     let figures = measure(args.pulls)?;
     let steady = figures[0].us(0.5);
-    let reference = args.against.iter().any(|it| it == "reference");
+    let reference = args.against == Against::Reference;
     let reference = reference.then(|| peers::run(Peer::Reference, args.json));
     if args.json {
         for figure in &figures[1..] {
