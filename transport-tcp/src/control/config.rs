@@ -55,7 +55,8 @@ pub struct ControlLimits {
     /// Largest frame, in bytes; a larger one costs its sender the connection.
     pub max_frame: usize,
     /// Connections at a time. When full, a new one takes the place of the oldest that
-    /// is silent (nothing delivered yet, or nothing waiting for an answer).
+    /// is silent (nothing delivered yet, or nothing waiting for an answer); it is refused
+    /// when all wait for answers. A D holds one for each pull that is not answered yet.
     pub max_connections: usize,
     /// Messages of one connection that wait for an answer; more are left unread.
     pub max_unanswered: usize,
@@ -72,7 +73,7 @@ impl Default for ControlLimits {
     fn default() -> Self {
         Self {
             max_frame: 16 << 20,
-            max_connections: 1024,
+            max_connections: 8192,
             max_unanswered: 64,
             max_queued_answers: 64 << 20,
             max_buffered: 256 << 20,

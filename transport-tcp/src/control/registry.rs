@@ -57,9 +57,8 @@ impl Registry {
         }
     }
 
-    /// Makes room for one connection: the oldest that has sent nothing yet goes, or
-    /// else the oldest with nothing unanswered. Returns whether there is room, and
-    /// whether one had to go.
+    /// Makes room for one connection: the oldest goes that has sent nothing yet, or has
+    /// nothing unanswered. Returns whether there is room, and whether one had to go.
     pub(super) fn make_room(&self) -> (bool, bool) {
         if self.entries.borrow().len() < self.max_connections {
             return (true, false);
@@ -72,9 +71,9 @@ impl Registry {
     pub(super) fn evict_silent(&self) -> bool {
         let silent = {
             let entries = self.entries.borrow();
-            let never = entries.iter().find(|(_, entry)| !entry.delivered.get());
             let idle = |entry: &Entry| entry.unanswered.available_permits() == self.max_unanswered;
-            never.or_else(|| entries.iter().find(|(_, entry)| idle(entry))).map(|(&id, _)| id)
+            let silent = |entry: &Entry| !entry.delivered.get() || idle(entry);
+            entries.iter().find(|(_, entry)| silent(entry)).map(|(&id, _)| id)
         };
         silent.is_some_and(|id| self.close(id))
     }
