@@ -147,3 +147,16 @@ fn f82_every_end_is_counted_once() {
         assert!(text.lines().any(|it| it == line), "no `{line}` in\n{text}");
     }
 }
+
+#[test]
+fn z01_a_pull_keeps_no_connection_after_its_last_answer() {
+    runtime::run(async {
+        let world = plain().await;
+        assert_eq!(world.network.open_requests(), 0);
+        world.decode.load(vec![load("d-1", "t-1", 8, 2)]).await;
+        assert_eq!(world.network.open_requests(), 1);
+        world.hold("p-1", "t-1", 3, 2).await;
+        assert!(loaded(&next(&world.decode).await, "d-1"));
+        assert_eq!(world.network.open_requests(), 0);
+    });
+}

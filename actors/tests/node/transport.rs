@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex};
 pub struct Network {
     shared: Rc<RefCell<Shared>>,
     pub memory: Arc<Mutex<Memory>>,
+    /// One clone per request whose answers are still waited for.
+    waiting: Rc<()>,
 }
 
 #[derive(Default)]
@@ -46,6 +48,12 @@ impl Network {
     pub fn messages(&self, address: &str) -> Vec<Payload> {
         let shared = self.shared.borrow();
         shared.log.iter().filter(|(to, _)| to == address).map(|(_, it)| it.clone()).collect()
+    }
+
+    /// Requests whose answers somebody still waits for: open connections, over TCP.
+    pub fn open_requests(&self) -> usize {
+        // The network itself has as many clones as it has users; only requests add more.
+        Rc::strong_count(&self.waiting) - Rc::strong_count(&self.shared)
     }
 
     /// Takes a node off the control network, as if its process had ended.
@@ -129,6 +137,11 @@ impl ControlPlane for Control {
             let _ = answers.unbounded_send(Ok(bytes));
         });
         inbox(Inbound { payload, answer, peer: None });
+        let waiting = self.network.waiting.clone();
+        let answered = answered.map(move |answer| {
+            let _ = &waiting;
+            answer
+        });
         answered.boxed_local()
     }
 }
