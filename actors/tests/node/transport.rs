@@ -2,6 +2,7 @@
 //! unless a test says so.
 
 use bytes::Bytes as Payload;
+use futures_channel::mpsc::UnboundedSender;
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use futures_util::stream::LocalBoxStream;
@@ -27,6 +28,8 @@ struct Shared {
     inboxes: BTreeMap<String, Inbox>,
     directory: Directory,
     next: u64,
+    /// Keeps every connection open until whoever asked lets go of it, as a P does.
+    connections: Vec<UnboundedSender<Result<Payload, TransportError>>>,
     /// Every control message, by address.
     log: Vec<(String, Payload)>,
 }
@@ -131,8 +134,9 @@ impl ControlPlane for Control {
             let error = TransportError::Unreachable { peer: address.into(), reason: "gone".into() };
             return futures_util::stream::iter([Err(error)]).boxed_local();
         };
-        drop(shared);
         let (answers, answered) = futures_channel::mpsc::unbounded();
+        shared.connections.push(answers.clone());
+        drop(shared);
         let answer: Answer = Arc::new(move |bytes| {
             let _ = answers.unbounded_send(Ok(bytes));
         });
