@@ -70,7 +70,7 @@ pub(super) fn run(args: &ControlArgs) -> Result<()> {
     let figures = measure(args.pulls)?;
     let steady = figures[0].us(0.5);
     let reference = args.against == Against::Reference;
-    let reference = reference.then(|| peers::run(Peer::Reference, args.json));
+    let reference = reference.then(|| peers::run(Peer::Reference));
     if args.json {
         for figure in &figures[1..] {
             println!("{}", figure.json());

@@ -3,6 +3,7 @@
 use super::cpu;
 use super::lanes;
 use super::peers::{self, Peer};
+use super::progress;
 use super::table::Table;
 use super::target::{GRANT, POOL, Target, pool};
 use anyhow::{Context, Result, ensure};
@@ -79,8 +80,8 @@ pub(super) fn run(args: &DataArgs) -> Result<()> {
     for against in &args.against {
         let found = match against {
             Against::Lanes => baseline(args, time),
-            Against::Mooncake => peers::run(Peer::Mooncake, args.json).and_then(|it| cases(&it)),
-            Against::Nixl => peers::run(Peer::Nixl, args.json).and_then(|it| cases(&it)),
+            Against::Mooncake => peers::run(Peer::Mooncake).and_then(|it| cases(&it)),
+            Against::Nixl => peers::run(Peer::Nixl).and_then(|it| cases(&it)),
         };
         engines.push((against.name(), found));
     }
@@ -163,12 +164,31 @@ fn cases(found: &Value) -> Result<Vec<Value>> {
 }
 
 fn ours(args: &DataArgs, time: Duration) -> Result<Vec<Value>> {
-    CASES.iter().map(|case| measure(case, usize::from(args.connections), time)).collect()
+    let connections = usize::from(args.connections);
+    each("kvbaton", CASES.iter(), |case| measure(case, connections, time))
+}
+
+fn each<'a>(
+    engine: &str,
+    cases: impl Iterator<Item = &'a Case>,
+    measure: impl Fn(&Case) -> Result<Value>,
+) -> Result<Vec<Value>> {
+    let cases: Vec<&Case> = cases.collect();
+    let bar = progress::bar(cases.len());
+    let mut figures = Vec::new();
+    for case in cases {
+        bar.set_message(format!("{engine}: {}", case.name));
+        figures.push(measure(case)?);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(figures)
 }
 
 fn baseline(args: &DataArgs, time: Duration) -> Result<Vec<Value>> {
     let lanes = usize::from(args.connections);
-    CASES.iter().filter(|case| case.count > 1).map(|it| lanes::measure(it, lanes, time)).collect()
+    let cases = CASES.iter().filter(|case| case.count > 1);
+    each("plain writev and readv", cases, |case| lanes::measure(case, lanes, time))
 }
 
 fn measure(case: &Case, connections: usize, time: Duration) -> Result<Value> {

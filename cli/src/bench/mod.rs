@@ -6,6 +6,7 @@ mod data;
 mod idle;
 mod lanes;
 mod peers;
+mod progress;
 mod table;
 pub mod target;
 

@@ -27,7 +27,7 @@ impl Peer {
 }
 
 /// Runs a peer's program and returns the JSON object that it prints last.
-pub(super) fn run(peer: Peer, quiet: bool) -> Result<Value> {
+pub(super) fn run(peer: Peer) -> Result<Value> {
     let root = workspace();
     let python = python(&root)?;
     let script = root.join("tests/peers").join(peer.script());
@@ -44,10 +44,10 @@ pub(super) fn run(peer: Peer, quiet: bool) -> Result<Value> {
         }
         Peer::Mooncake => {}
     }
-    if !quiet {
-        eprintln!("running {} …", peer.script());
-    }
+    let bar = super::progress::bar(1);
+    bar.set_message(format!("running {}", peer.script()));
     let output = command.output().with_context(|| format!("cannot run {}", python.display()))?;
+    bar.finish_and_clear();
     let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
