@@ -7,6 +7,9 @@ use std::time::Duration;
 pub struct SenderConfig {
     /// Writes that may run at once `[P03]`; at least 1.
     pub senders: usize,
+    /// Writes that may run at once towards one D rank; at least 1. One that has stopped
+    /// reading holds no more slots than these, until `write_timeout` `[P03, Z03]`.
+    pub senders_per_peer: usize,
     /// How long finished requests wait for D, and how long a transfer that only D has
     /// named waits for P's engine `[P06]`.
     pub hold_timeout: Duration,
@@ -32,7 +35,8 @@ pub struct SenderConfig {
 impl Default for SenderConfig {
     fn default() -> Self {
         Self {
-            senders: 16,
+            senders: 32,
+            senders_per_peer: 8,
             hold_timeout: Duration::from_secs(480),
             pull_timeout: Duration::from_secs(480),
             answer_margin: Duration::from_secs(2),

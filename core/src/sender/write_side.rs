@@ -5,7 +5,7 @@ use super::{
     BlocksUntil, Ended, PlanCopies, Reader, SendWriteId, Sender, SenderAction, StartWrite,
     WriteResult, message,
 };
-use crate::ids::TransferId;
+use crate::ids::{SessionAddress, TransferId};
 use crate::time::Timestamp;
 use crate::wire::FailureReason;
 
@@ -70,9 +70,21 @@ impl<L: PlanCopies + Clone> Sender<L> {
     /// Starts writes while slots are free `[P03]`.
     pub(super) fn fill_slots(&mut self, now: Timestamp) {
         while self.writes.len() < self.config.senders.max(1) {
-            let Some((_, (id, reader))) = self.queue.pop_first() else { return };
+            let Some(place) = self.next_in_turn() else { return };
+            let Some((id, reader)) = self.queue.remove(&place) else { return };
             self.start_write(&id, reader, now);
         }
+    }
+
+    /// The first in the queue whose D rank has a slot left of its own.
+    fn next_in_turn(&self) -> Option<u64> {
+        let most = self.config.senders_per_peer.max(1);
+        let has_room = |session: &SessionAddress| {
+            let running = self.writes.values().filter(|(_, to)| to.session == *session);
+            running.count() < most
+        };
+        let mut queue = self.queue.iter();
+        queue.find(|(_, (_, reader))| has_room(&reader.session)).map(|(place, _)| *place)
     }
 
     fn start_write(&mut self, id: &TransferId, reader: Reader, now: Timestamp) {

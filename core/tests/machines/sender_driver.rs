@@ -252,6 +252,16 @@ impl SenderDriver {
         assert!(!write.timeout.is_zero() && write.timeout <= self.config.write_timeout);
         assert!(self.running.insert(write.write, write).is_none(), "a write's name is new");
         assert!(self.running.len() <= self.config.senders.max(1), "more writes than slots [P03]");
+        assert!(self.busiest() <= self.config.senders_per_peer.max(1), "[Z03]");
+    }
+
+    /// Most writes that run towards one session.
+    fn busiest(&self) -> usize {
+        let mut running: BTreeMap<_, usize> = BTreeMap::new();
+        for write in self.running.values() {
+            *running.entry(&write.reader.session).or_default() += 1;
+        }
+        running.into_values().max().unwrap_or(0)
     }
 
     fn check(&self) {
@@ -261,7 +271,9 @@ impl SenderDriver {
         assert_eq!(sender.writes(), self.running.len());
         assert_eq!(sender.held(), self.held.len());
         assert!(sender.queued() + sender.writes() <= sender.waiting());
-        assert!(sender.queued() == 0 || sender.writes() == self.config.senders.max(1), "[P03]");
+        let full = sender.writes() == self.config.senders.max(1);
+        let one_is_full = self.busiest() == self.config.senders_per_peer.max(1);
+        assert!(sender.queued() == 0 || full || one_is_full, "a slot is left unused [P03]");
         assert!(sender.transfers() <= self.config.max_transfers);
         assert!(sender.waiting() <= self.config.max_waiting);
     }

@@ -28,6 +28,25 @@ fn p03_writes_wait_for_a_slot_in_order_of_arrival() {
 }
 
 #[test]
+fn p03_z03_a_d_that_stopped_reading_leaves_slots_for_the_others() {
+    let config = SenderConfig { senders: 3, senders_per_peer: 2, ..SenderConfig::default() };
+    let mut p = SenderDriver::with(config);
+    for name in ["a", "b", "c", "other"] {
+        p.hold(name).unwrap();
+    }
+    for name in ["a", "b", "c"] {
+        p.pull(Ask::of(0, &[name]));
+    }
+    let mut other = Ask::of(0, &["other"]);
+    other.reader = crate::names::reader(2, 0);
+    p.pull(other);
+    let running: Vec<_> = p.running.values().map(|it| it.transfer.clone()).collect();
+    assert_eq!(running, ["a", "b", "other"].map(transfer));
+    p.written("a");
+    assert!(p.running.values().any(|it| it.transfer == transfer("c")), "its turn has come");
+}
+
+#[test]
 fn p03_a_pull_that_waits_for_its_prefill_takes_no_slot() {
     let mut p = one_slot();
     p.pull(Ask::of(0, &["unready"]));
