@@ -4,5 +4,6 @@ pub mod bench;
 pub mod demo;
 pub mod engine;
 pub mod inspect;
+mod log;
 pub mod mapping;
 pub mod serve;

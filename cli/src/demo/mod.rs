@@ -5,7 +5,6 @@ mod chaos;
 mod child;
 mod fleet;
 mod jobs;
-mod log;
 mod message;
 pub mod process;
 mod report;

@@ -26,7 +26,7 @@ enum Input {
 /// # Errors
 /// When it cannot start, or its parent does not read any more.
 pub fn run(spec: &str) -> Result<()> {
-    super::log::to_stderr();
+    crate::log::to_stderr();
     let spec: EngineSpec = serde_json::from_str(spec).context("the engine's specification")?;
     let server = match spec.side {
         Side::Prefill => Some(BootstrapServer::start(BootstrapConfig::default())?),

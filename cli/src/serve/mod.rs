@@ -18,6 +18,7 @@ use std::sync::Arc;
 /// # Errors
 /// When memory, sockets or the bootstrap server cannot be had.
 pub fn run(args: &ServeArgs) -> Result<()> {
+    crate::log::to_stderr();
     let len = args.kv_bytes()?;
     let mapping = match &args.kv {
         Some(file) => Mapping::of_file(file, len)?,

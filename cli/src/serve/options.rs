@@ -23,7 +23,8 @@ use std::time::Duration;
 /// over HTTP: GET /status, /metrics, /health, /events?wait=SECONDS, /kv?offset=N&len=N;
 /// POST /hold, /abort, /release, /load, /drop, /unregister, /restore with JSON bodies.
 /// The memory holds --layers layers one after the other, each --blocks blocks of
-/// --block-bytes bytes.
+/// --block-bytes bytes. Log lines go to stderr: warnings, or what RUST_LOG asks for
+/// (RUST_LOG=kvbaton_actors=debug shows every pull and write).
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     /// Which sides the node plays.
