@@ -29,6 +29,7 @@ pub struct LifecycleManager {
     discovery: Addr<Discovery>,
     announce: Option<Announce>,
     memory: Option<Arc<Memory>>,
+    registration: Option<Registration>,
 }
 
 /// Whom the manager tells.
@@ -61,6 +62,7 @@ impl LifecycleManager {
             discovery: others.discovery,
             announce,
             memory: None,
+            registration: None,
         }
     }
 
@@ -87,6 +89,16 @@ impl LifecycleManager {
         self.sender.do_send(Thaw);
         self.machine.registered(names);
         self.memory = Some(memory);
+        self.registration = Some(registration.clone());
+    }
+
+    /// The data plane could not unregister: the registration stands, so the node goes on
+    /// under it `[S01]`.
+    fn stay(&mut self) {
+        if let (Some(registration), Some(memory)) = (self.registration.clone(), self.memory.clone())
+        {
+            self.enter(&registration, memory);
+        }
     }
 }
 
@@ -187,12 +199,17 @@ impl LifecycleManager {
         };
         self.layouts.do_send(SetLocal(None));
         let unregistered = self.data.unregister(generation);
-        let ended =
-            actix::fut::wrap_future::<_, Self>(unregistered).map(|ended, this: &mut Self, _| {
-                ended?;
+        let unregistered = actix::fut::wrap_future::<_, Self>(unregistered);
+        let ended = unregistered.map(|ended, this: &mut Self, _| match ended {
+            Ok(()) => {
                 this.machine.released();
                 Ok(())
-            });
+            }
+            Err(error) => {
+                this.stay();
+                Err(error.into())
+            }
+        });
         Box::pin(ended)
     }
 }

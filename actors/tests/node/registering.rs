@@ -70,3 +70,19 @@ fn l09_a_new_registration_sends_its_layout_again() {
         assert_eq!(world.layouts_sent(), [true, false, true, false]);
     });
 }
+
+#[test]
+fn s01_an_unregister_that_fails_leaves_the_node_usable() {
+    runtime::run(async {
+        let world = plain().await;
+        world.network.memory.lock().unwrap().stuck = true;
+        let failed = world.decode.unregister(DRAIN).await;
+        assert!(matches!(failed, Err(RegistrationError::Transport(_))), "{failed:?}");
+        world.hold("p-1", "t-1", 3, 2).await;
+        world.decode.load(vec![load("d-1", "t-1", 8, 2)]).await;
+        let events = next(&world.decode).await;
+        assert!(matches!(&events[..], [Event::LoadEnded { end: LoadEnd::Loaded, .. }]));
+        world.network.memory.lock().unwrap().stuck = false;
+        world.decode.unregister(DRAIN).await.unwrap();
+    });
+}

@@ -44,6 +44,8 @@ pub struct Memory {
     pub stalled: Vec<futures_channel::oneshot::Sender<()>>,
     pub stall: bool,
     pub revoked: u64,
+    /// Unregistering fails while this is set.
+    pub stuck: bool,
 }
 
 impl Network {
@@ -199,8 +201,13 @@ impl DataPlane for Data {
     }
 
     fn unregister(&self, generation: Generation) -> BoxFuture<'static, Result<(), TransportError>> {
-        self.memory.lock().unwrap().registered.remove(&generation);
-        Box::pin(async { Ok(()) })
+        let mut memory = self.memory.lock().unwrap();
+        let stuck = memory.stuck;
+        if !stuck {
+            memory.registered.remove(&generation);
+        }
+        let error = TransportError::Local { what: "unpinning".into(), reason: "stuck".into() };
+        Box::pin(async move { if stuck { Err(error) } else { Ok(()) } })
     }
 
     fn open_grant(&self, rows: GrantedRows) -> Result<(), TransportError> {
