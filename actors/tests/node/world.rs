@@ -115,3 +115,13 @@ impl World {
 pub async fn next(node: &NodeHandle) -> Vec<Event> {
     runtime::timeout(BOUND, node.events()).await.expect("an event within the bound")
 }
+
+/// Waits until `holds`; fails the test when it does not within the bound.
+pub async fn within_bound(what: &str, holds: impl Fn() -> bool) {
+    let looking = async {
+        while !holds() {
+            runtime::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(runtime::timeout(BOUND, looking).await.is_ok(), "waited in vain for {what}");
+}
