@@ -7,7 +7,7 @@ pub struct Tally {
     pub passed: u64,
     /// Tests that failed.
     pub failed: u64,
-    /// Tests marked `#[ignore]`, which did not run.
+    /// Tests that are marked as ignored and did not run.
     pub ignored: u64,
 }
 

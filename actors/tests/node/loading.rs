@@ -77,7 +77,7 @@ fn g02_a_dropped_load_gives_its_blocks_back_while_its_write_is_stuck() {
         world.hold("p-1", "t-1", 3, 2).await;
         world.decode.load(vec![load("d-1", "t-1", 8, 2)]).await;
         let stalled = || !world.network.memory.lock().unwrap().stalled.is_empty();
-        within_bound("a write to start", stalled).await;
+        within_bound(&world.network, "a write to start", stalled).await;
         world.decode.drop_loads(vec!["d-1".into()]).await;
         let events = next(&world.decode).await;
         assert!(matches!(&events[..], [Event::LoadEnded { end: LoadEnd::Dropped, .. }]));
@@ -155,6 +155,7 @@ fn z01_a_pull_keeps_no_connection_after_its_last_answer() {
         world.hold("p-1", "t-1", 3, 2).await;
         assert!(loaded(&next(&world.decode).await, "d-1"));
         assert_eq!(world.layouts_sent(), [true], "one pull was sent");
-        within_bound("the connection to close", || world.network.open_requests() == 0).await;
+        let closed = || world.network.open_requests() == 0;
+        within_bound(&world.network, "the connection to close", closed).await;
     });
 }

@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
 
 /// Everything that nodes of one test share.
 #[derive(Clone, Default)]
@@ -46,6 +47,21 @@ pub struct Memory {
     pub revoked: u64,
     /// Unregistering fails while this is set.
     pub stuck: bool,
+    /// Told when a write stalls or a request is let go of.
+    pub changed: Arc<Notify>,
+}
+
+/// A request whose answers are waited for; whoever watches is told when it is let go of.
+struct Waiting {
+    counted: Option<Rc<()>>,
+    changed: Arc<Notify>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.counted.take();
+        self.changed.notify_waiters();
+    }
 }
 
 impl Network {
@@ -143,7 +159,10 @@ impl ControlPlane for Control {
             let _ = answers.unbounded_send(Ok(bytes));
         });
         inbox(Inbound { payload, answer, peer: None });
-        let waiting = self.network.waiting.clone();
+        let waiting = Waiting {
+            counted: Some(self.network.waiting.clone()),
+            changed: self.network.memory.lock().unwrap().changed.clone(),
+        };
         let answered = answered.map(move |answer| {
             let _ = &waiting;
             answer
@@ -230,6 +249,7 @@ impl DataPlane for Data {
                 memory.stall.then(|| {
                     let (go_on, waiting) = futures_channel::oneshot::channel();
                     memory.stalled.push(go_on);
+                    memory.changed.notify_waiters();
                     waiting
                 })
             };

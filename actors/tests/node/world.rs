@@ -116,11 +116,17 @@ pub async fn next(node: &NodeHandle) -> Vec<Event> {
     runtime::timeout(BOUND, node.events()).await.expect("an event within the bound")
 }
 
-/// Waits until `holds`; fails the test when it does not within the bound.
-pub async fn within_bound(what: &str, holds: impl Fn() -> bool) {
+/// Waits until `holds`, looking again whenever the network changes; fails the test when it
+/// does not within the bound.
+pub async fn within_bound(network: &Network, what: &str, holds: impl Fn() -> bool) {
+    let changed = network.memory.lock().unwrap().changed.clone();
     let looking = async {
-        while !holds() {
-            runtime::sleep(Duration::from_millis(1)).await;
+        loop {
+            let change = changed.notified();
+            if holds() {
+                return;
+            }
+            change.await;
         }
     };
     assert!(runtime::timeout(BOUND, looking).await.is_ok(), "waited in vain for {what}");
