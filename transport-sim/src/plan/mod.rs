@@ -1,0 +1,68 @@
+//! Everything that is decided before a run: a plan is a function of a scenario and a seed,
+//! can be written to a file, cut down, and run again.
+
+mod bounds;
+mod fleet;
+mod happening;
+mod odds;
+mod request;
+
+pub use bounds::Bounds;
+pub use fleet::{EnginePlan, Fleet, Kind, ModelPlan, Side};
+pub use happening::{Happening, PauseMode, Planned};
+pub use odds::Odds;
+pub use request::{Quirk, RequestPlan};
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// One run, decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Seed of all that is drawn while it runs.
+    pub seed: u64,
+    /// The scenario that made it.
+    pub scenario: String,
+    /// Engines.
+    pub fleet: Fleet,
+    /// Bounds of every node.
+    pub bounds: Bounds,
+    /// What the network does by chance.
+    pub odds: Odds,
+    /// Named places that misbehave now and then in this run.
+    pub sites: BTreeSet<String>,
+    /// What clients ask for.
+    pub requests: Vec<RequestPlan>,
+    /// Faults and operations, in order of time.
+    pub happenings: Vec<Planned>,
+}
+
+impl Plan {
+    /// When the last fault, operation or request begins or ends, in milliseconds: from then
+    /// on the world heals.
+    #[must_use]
+    pub fn heals_at(&self) -> u64 {
+        let faults = self.happenings.iter().map(|it| it.at_ms + it.what.lasts_ms());
+        let requests = self.requests.iter().map(|it| it.at_ms.max(it.leaves_at_ms.unwrap_or(0)));
+        faults.chain(requests).max().unwrap_or(0)
+    }
+
+    /// Engines that are killed and never come back.
+    #[must_use]
+    pub fn dead_for_good(&self) -> BTreeSet<u16> {
+        let killed = self.happenings.iter().filter_map(|it| match it.what {
+            Happening::Kill { engine, down_ms: None, .. } => Some(engine),
+            _ => None,
+        });
+        killed.collect()
+    }
+
+    /// Whether nothing is planned or left to chance that could fail a transfer.
+    #[must_use]
+    pub fn is_calm(&self) -> bool {
+        self.happenings.is_empty()
+            && self.odds.is_calm()
+            && self.sites.is_empty()
+            && self.requests.iter().all(|it| it.quirk == Quirk::None && it.leaves_at_ms.is_none())
+    }
+}

@@ -1,0 +1,5 @@
+//! Running a plan.
+
+mod outcome;
+
+pub use outcome::{Outcome, RunOptions};
