@@ -3,9 +3,16 @@
 //!
 //! A [`plan::Plan`] says everything that is decided before a run. Running it gives a
 //! [`history::History`], which the oracles judge while it grows. See `SIMULATION.md`.
-#![forbid(unsafe_code)]
 
+pub mod bootstrap;
+pub mod control;
+pub mod data;
 pub mod history;
+pub mod memory;
 pub mod oracles;
 pub mod plan;
+pub mod scenarios;
+pub mod sim;
+pub mod sites;
+pub mod transport;
 pub mod world;

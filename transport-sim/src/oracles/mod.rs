@@ -42,6 +42,6 @@ pub struct Violation {
 
 /// All oracles that judge runs of `plan`.
 #[must_use]
-pub fn all(_plan: &Plan) -> Vec<Box<dyn Oracle>> {
+pub fn all(_plan: &Plan) -> Vec<Box<dyn Oracle + Send>> {
     Vec::new()
 }

@@ -2,6 +2,7 @@
 //! taken out of a plan whole.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// One fault or operation at its time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,6 +147,34 @@ impl Happening {
             Self::Sleep { .. } => "sleep",
             Self::UpdateWeights { .. } => "update weights",
             Self::ReleaseAll { .. } => "release all",
+        }
+    }
+}
+
+impl fmt::Display for Happening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
+        match self {
+            Self::Kill { engine, .. }
+            | Self::Stop { engine, .. }
+            | Self::ForgetDirectory { engine }
+            | Self::Sleep { engine, .. }
+            | Self::ReleaseAll { engine } => write!(f, "{name} of e{engine}"),
+            Self::Pause { engine, clear, .. } => {
+                write!(f, "{name}{} of e{engine}", if *clear { " with clearing" } else { "" })
+            }
+            Self::Cut { from, to, .. } => write!(f, "{name} from e{from} to e{to}"),
+            Self::Slow { from, to, times, .. } => {
+                write!(f, "{name} (×{times}) between e{from} and e{to}")
+            }
+            Self::Reset { from, to } => write!(f, "{name} between e{from} and e{to}"),
+            Self::UpdateWeights { sleep, .. } => {
+                write!(f, "{name}{}", if *sleep { ", asleep" } else { "" })
+            }
+        }?;
+        match self.lasts_ms() {
+            0 => Ok(()),
+            ms => write!(f, " for {ms} ms"),
         }
     }
 }

@@ -16,6 +16,16 @@ pub use request::{Quirk, RequestPlan};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
+/// What the data planes of our nodes are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataKind {
+    /// They check grant, generation and rows of each piece (TCP).
+    Grants,
+    /// They check remote keys only; grants are fenced (adapters) `[G03]`.
+    Keys,
+}
+
 /// One run, decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -27,6 +37,8 @@ pub struct Plan {
     pub fleet: Fleet,
     /// Bounds of every node.
     pub bounds: Bounds,
+    /// What data planes check.
+    pub data: DataKind,
     /// What the network does by chance.
     pub odds: Odds,
     /// Named places that misbehave now and then in this run.

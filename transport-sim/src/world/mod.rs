@@ -1,5 +1,14 @@
-//! Running a plan.
+//! Running a plan: engines, clients, faults, until everything has come to its end.
 
+mod chaos;
+mod clients;
+mod door;
+mod ending;
+mod engine;
+pub mod model;
 mod outcome;
+mod prompt;
+mod run;
 
 pub use outcome::{Outcome, RunOptions};
+pub use run::run;

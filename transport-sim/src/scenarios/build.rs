@@ -1,0 +1,66 @@
+//! What scenarios are put together from.
+
+use super::draw::Draw;
+use crate::plan::{
+    Bounds, DataKind, EnginePlan, Fleet, Happening, ModelPlan, Odds, Plan, Planned, Quirk,
+    RequestPlan, Side,
+};
+use std::collections::BTreeSet;
+
+/// A plan in which nothing goes wrong.
+pub fn calm(scenario: &str, seed: u64, fleet: Fleet) -> Plan {
+    Plan {
+        seed,
+        scenario: scenario.into(),
+        fleet,
+        bounds: Bounds::default(),
+        data: DataKind::Grants,
+        odds: Odds::default(),
+        sites: BTreeSet::new(),
+        requests: Vec::new(),
+        happenings: Vec::new(),
+    }
+}
+
+/// A fleet of so many engines of ours, unsharded.
+pub fn fleet(model: ModelPlan, prefills: u32, decodes: u32) -> Fleet {
+    let side = |side, count| (0..count).map(move |_| EnginePlan::new(side));
+    let engines = side(Side::Prefill, prefills).chain(side(Side::Decode, decodes)).collect();
+    Fleet { model, engines }
+}
+
+/// Indices of a side's engines.
+pub fn engines(fleet: &Fleet, side: Side) -> Vec<u16> {
+    let all = fleet.engines.iter().enumerate();
+    all.filter(|(_, engine)| engine.side == side).map(|(index, _)| index as u16).collect()
+}
+
+/// Adds ordinary requests, spread over `over_ms`.
+pub fn requests(plan: &mut Plan, draw: &mut Draw, count: u32, over_ms: u64) {
+    let (p, d) = (engines(&plan.fleet, Side::Prefill), engines(&plan.fleet, Side::Decode));
+    let first = plan.requests.len() as u32;
+    for id in first..first + count {
+        let prompt_len = draw.few(1, 40);
+        let shared_len = if draw.one_in(2) { draw.few(0, 24) } else { 0 };
+        plan.requests.push(RequestPlan {
+            id,
+            at_ms: draw.between(0, over_ms),
+            family: draw.few(0, 2),
+            prompt_len,
+            shared_len: shared_len.min(prompt_len),
+            max_tokens: draw.few(1, 4),
+            prefill: draw.pick(&p),
+            decode: draw.pick(&d),
+            leaves_at_ms: None,
+            retries: 2,
+            quirk: Quirk::None,
+        });
+    }
+    plan.requests.sort_by_key(|request| (request.at_ms, request.id));
+}
+
+/// Adds a happening.
+pub fn happen(plan: &mut Plan, at_ms: u64, what: Happening) {
+    plan.happenings.push(Planned { at_ms, what });
+    plan.happenings.sort_by_key(|planned| planned.at_ms);
+}

@@ -1,0 +1,60 @@
+//! Named places of the simulated planes and engines that misbehave now and then. A run arms
+//! some; an armed site fires one time in four until the world heals.
+
+/// All sites.
+pub const ALL: &[&str] = &[
+    ACK_LOST,
+    BOOTSTRAP_REFUSES,
+    BOOTSTRAP_SLOW,
+    CANCEL_IGNORED,
+    COMPUTE_SLOW,
+    CONNECT_REFUSED,
+    EVENTS_LATE,
+    GRANT_REFUSED,
+    HOLD_LATE,
+    PIECES_REVERSED,
+    REGISTER_REFUSED,
+    REVOKE_SLOW,
+    UNREGISTER_FAILS,
+    UNREGISTER_SLOW,
+    WRITE_LATE,
+];
+
+/// A write's last acknowledgement gets lost: all of it landed, its issuer times out.
+pub const ACK_LOST: &str = "ack-lost";
+/// A bootstrap server refuses.
+pub const BOOTSTRAP_REFUSES: &str = "bootstrap-refuses";
+/// A bootstrap server takes up to two seconds.
+pub const BOOTSTRAP_SLOW: &str = "bootstrap-slow";
+/// A write that should end early goes on to its end.
+pub const CANCEL_IGNORED: &str = "cancel-ignored";
+/// A step takes up to 300 ms.
+pub const COMPUTE_SLOW: &str = "compute-slow";
+/// A control connection is refused.
+pub const CONNECT_REFUSED: &str = "connect-refused";
+/// An engine takes up to 400 ms to look at its node's events.
+pub const EVENTS_LATE: &str = "events-late";
+/// A data plane refuses to open a grant.
+pub const GRANT_REFUSED: &str = "grant-refused";
+/// An engine takes up to 500 ms between computing a request and holding it.
+pub const HOLD_LATE: &str = "hold-late";
+/// A write's pieces land last first.
+pub const PIECES_REVERSED: &str = "pieces-reversed";
+/// A data plane refuses to register again.
+pub const REGISTER_REFUSED: &str = "register-refused";
+/// Revoking takes up to 200 ms, and what comes meanwhile still lands.
+pub const REVOKE_SLOW: &str = "revoke-slow";
+/// A data plane fails to unregister.
+pub const UNREGISTER_FAILS: &str = "unregister-fails";
+/// Unregistering takes up to 500 ms.
+pub const UNREGISTER_SLOW: &str = "unregister-slow";
+/// A write waits up to 300 ms in its data plane before its first piece.
+pub const WRITE_LATE: &str = "write-late";
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sites_are_listed_once_and_in_order() {
+        assert!(super::ALL.is_sorted_by(|a, b| a < b));
+    }
+}

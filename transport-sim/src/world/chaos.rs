@@ -1,0 +1,269 @@
+//! Carries out what a plan's happenings say.
+
+use super::door::Doors;
+use super::engine::Order;
+use crate::history::{Lane, NodeId, What};
+use crate::plan::{Happening, PauseMode, Planned};
+use crate::sim::Sim;
+use futures_channel::oneshot;
+use kvbaton_actors::runtime;
+use madsim::runtime::Handle;
+use madsim::task::NodeId as ProcessId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What happenings act upon.
+#[derive(Clone)]
+pub struct Chaos {
+    /// The run.
+    pub sim: Arc<Sim>,
+    /// Engines.
+    pub doors: Doors,
+    /// Their processes.
+    pub processes: Arc<BTreeMap<u16, ProcessId>>,
+}
+
+impl Chaos {
+    /// Carries one out, from its beginning to its end.
+    pub async fn happen(self, index: usize, planned: Planned) {
+        runtime::sleep(Duration::from_millis(planned.at_ms)).await;
+        let text: Arc<str> = planned.what.to_string().into();
+        let note = |begins| What::Happens { index, begins, text: text.clone() };
+        self.sim.note(Lane::World, note(true));
+        let lasts = Duration::from_millis(planned.what.lasts_ms());
+        self.carry_out(planned.what, lasts).await;
+        self.sim.note(Lane::World, note(false));
+    }
+
+    async fn carry_out(&self, what: Happening, lasts: Duration) {
+        match what {
+            Happening::Kill { engine, down_ms, moves } => {
+                self.kill(engine);
+                if down_ms.is_some() {
+                    runtime::sleep(lasts).await;
+                    if moves {
+                        self.doors.move_house(engine);
+                    }
+                    self.restart(engine);
+                }
+            }
+            Happening::Stop { engine, .. } => self.stop(engine, lasts).await,
+            Happening::Cut { from, to, .. } => {
+                self.sim.links().cut(from, to, true);
+                runtime::sleep(lasts).await;
+                self.sim.links().cut(from, to, false);
+            }
+            Happening::Slow { from, to, times, .. } => {
+                for (one, other) in [(from, to), (to, from)] {
+                    self.sim.links().slow(one, other, times, true);
+                }
+                runtime::sleep(lasts).await;
+                for (one, other) in [(from, to), (to, from)] {
+                    self.sim.links().slow(one, other, times, false);
+                }
+            }
+            Happening::Reset { from, to } => self.sim.reset_between(from, to),
+            Happening::ForgetDirectory { engine } => {
+                for (url, directory) in &mut self.sim.people().directories {
+                    if crate::sim::names::engine_of(url) == Some(engine) {
+                        directory.clear();
+                    }
+                }
+            }
+            Happening::Pause { engine, mode, clear, .. } => {
+                self.pause(engine, mode, clear).await;
+                runtime::sleep(lasts).await;
+                self.resume(engine);
+            }
+            Happening::Sleep { engine, .. } => self.sleep_and_wake(engine, lasts).await,
+            Happening::UpdateWeights { sleep, .. } => self.update_weights(lasts, sleep).await,
+            Happening::ReleaseAll { engine } => self.order(engine, Order::ReleaseAll),
+        }
+    }
+
+    fn order(&self, engine: u16, order: Order) {
+        if let Some(door) = self.doors.get(engine) {
+            door.order(order);
+        }
+    }
+
+    /// Asks an engine's process; `None` when it is gone, or dies before it answers.
+    async fn ask<R>(
+        &self,
+        engine: u16,
+        order: impl FnOnce(oneshot::Sender<R>) -> Order,
+    ) -> Option<R> {
+        let (reply, answer) = oneshot::channel();
+        self.doors.get(engine)?.order(order(reply));
+        answer.await.ok()
+    }
+
+    fn nodes(&self, engine: u16) -> Vec<NodeId> {
+        let Some(life) = self.sim.people().lives.get(&engine).copied() else { return Vec::new() };
+        let ranks = self.sim.plan.fleet.engines[usize::from(engine)].ranks() as u16;
+        (0..ranks).map(|rank| NodeId { engine, rank, life }).collect()
+    }
+
+    fn kill(&self, engine: u16) {
+        for node in self.nodes(engine) {
+            self.sim.note_at(node, What::Killed);
+        }
+        {
+            let mut people = self.sim.people();
+            people.lives.remove(&engine);
+            people.stopped.remove(&engine);
+            people.sessions.retain(|_, data| data.node().engine != engine);
+            people.directories.retain(|url, _| crate::sim::names::engine_of(url) != Some(engine));
+        }
+        self.doors.shut(engine);
+        self.sim.hang_up(engine);
+        Handle::current().kill(self.processes[&engine]);
+    }
+
+    fn restart(&self, engine: u16) {
+        if self.sim.people().lives.contains_key(&engine) {
+            return; // Another restart was quicker.
+        }
+        Handle::current().restart(self.processes[&engine]);
+    }
+
+    async fn stop(&self, engine: u16, lasts: Duration) {
+        let nodes = self.nodes(engine);
+        let Some(life) = nodes.first().map(|node| node.life) else { return };
+        for node in &nodes {
+            self.sim.note_at(*node, What::Stopped);
+        }
+        *self.sim.people().stopped.entry(engine).or_default() += 1;
+        Handle::current().pause(self.processes[&engine]);
+        runtime::sleep(lasts).await;
+        let goes_on = {
+            let mut people = self.sim.people();
+            let same = people.lives.get(&engine) == Some(&life);
+            match people.stopped.get_mut(&engine) {
+                Some(by) if same && *by > 0 => {
+                    *by -= 1;
+                    *by == 0
+                }
+                _ => false,
+            }
+        };
+        if goes_on {
+            for node in nodes {
+                self.sim.note_at(node, What::Continued);
+            }
+            Handle::current().resume(self.processes[&engine]);
+        }
+    }
+
+    async fn pause(&self, engine: u16, mode: PauseMode, clear: bool) {
+        let name = match mode {
+            PauseMode::Abort => "abort",
+            PauseMode::Wait => "wait",
+            PauseMode::Keep => "keep",
+        };
+        if self.doors.get(engine).is_some() {
+            self.sim.note(Lane::Engine(engine), What::Paused { mode: name.into() });
+        }
+        match mode {
+            PauseMode::Abort => {
+                self.order(engine, Order::AbortAll);
+                self.order(engine, Order::Freeze(true));
+            }
+            PauseMode::Wait => {
+                self.order(engine, Order::Drain(true));
+                self.ask(engine, Order::AwaitIdle).await;
+            }
+            PauseMode::Keep => self.order(engine, Order::Freeze(true)),
+        }
+        if clear {
+            self.order(engine, Order::GiveBack);
+        }
+    }
+
+    fn resume(&self, engine: u16) {
+        self.order(engine, Order::Drain(false));
+        self.order(engine, Order::Freeze(false));
+        if self.doors.get(engine).is_some() {
+            self.sim.note(Lane::Engine(engine), What::Resumed);
+        }
+    }
+
+    async fn sleep_and_wake(&self, engine: u16, lasts: Duration) {
+        self.order(engine, Order::GiveBack);
+        let asleep = self.fall_asleep(engine).await;
+        runtime::sleep(lasts).await;
+        if asleep {
+            self.ask(engine, Order::Wake).await;
+        }
+        self.order(engine, Order::Freeze(false));
+    }
+
+    /// Unregisters and unmaps; what cannot be leaves the engine as it was.
+    async fn fall_asleep(&self, engine: u16) -> bool {
+        if self.doors.get(engine).is_none() {
+            return false;
+        }
+        self.sim.note(Lane::Engine(engine), What::SleepAsked);
+        let ended = self.ask(engine, Order::Unregister).await;
+        let why: Arc<str> = match ended {
+            Some(Ok(())) => match self.ask(engine, Order::AwaitIdle).await {
+                Some(true) => {
+                    self.order(engine, Order::Unmap);
+                    return true;
+                }
+                _ => {
+                    self.ask(engine, Order::Wake).await;
+                    "blocks have not come back".into()
+                }
+            },
+            Some(Err(why)) => why,
+            None => "its process has died".into(),
+        };
+        self.sim.note(Lane::Engine(engine), What::SleepFailed { why });
+        false
+    }
+
+    /// Pauses every engine, then updates each, then resumes all.
+    async fn update_weights(&self, lasts: Duration, sleep: bool) {
+        let engines: Vec<u16> = self.processes.keys().copied().collect();
+        for &engine in &engines {
+            self.order(engine, Order::GiveBack);
+        }
+        let mut asleep = Vec::new();
+        if sleep {
+            for &engine in &engines {
+                if self.fall_asleep(engine).await {
+                    asleep.push(engine);
+                }
+            }
+        }
+        runtime::sleep(lasts).await;
+        for &engine in &asleep {
+            self.ask(engine, Order::Wake).await;
+        }
+        let version = self.doors.weights() + 1;
+        self.doors.set_weights(version);
+        for &engine in &engines {
+            self.update_one(engine, version).await;
+        }
+        for &engine in &engines {
+            self.order(engine, Order::Freeze(false));
+        }
+    }
+
+    /// Tries until the engine has the weights; a process that starts meanwhile has them.
+    async fn update_one(&self, engine: u16, version: u64) {
+        loop {
+            self.order(engine, Order::GiveBack);
+            let Some(idle) = self.ask(engine, Order::AwaitIdle).await else { return };
+            if idle {
+                let update = |reply| Order::UpdateWeights(version, reply);
+                match self.ask(engine, update).await {
+                    Some(false) => {}
+                    Some(true) | None => return,
+                }
+            }
+        }
+    }
+}

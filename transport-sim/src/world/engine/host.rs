@@ -1,0 +1,304 @@
+//! The driver of one engine: carries the scheduler's actions out on its nodes, and tells the
+//! scheduler how they ended.
+
+use super::expect;
+use super::gather::Gather;
+use super::order::{Hold, Input, Order, Source, Submit, Told};
+use super::start::Rank;
+use crate::history::{Lane, What};
+use crate::memory::SimMemory;
+use crate::sim::Sim;
+use crate::sites;
+use crate::world::model;
+use futures_channel::mpsc::UnboundedSender;
+use futures_channel::oneshot;
+use kvbaton_actors::events::Event;
+use kvbaton_core::ids::{RequestId, TransferId};
+use kvbaton_model_engine::{
+    Action, Comparison, ModelEngine, Outcome, PrefixChain, Request, Step, Transfer,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A request that has not ended here.
+pub(super) struct Running {
+    pub(super) prompt: Vec<u32>,
+    pub(super) source: Option<Source>,
+    told: UnboundedSender<Told>,
+    /// Weights when it came.
+    since: u64,
+    /// Whether KV was loaded for it and not yet compared.
+    pub(super) compare: bool,
+}
+
+/// One engine's process.
+pub struct Host {
+    pub(super) sim: Arc<Sim>,
+    pub(super) engine: u16,
+    pub(super) ranks: Vec<Rank>,
+    pub(super) model: ModelEngine<SimMemory>,
+    pub(super) inbox: UnboundedSender<Input>,
+    pub(super) running: BTreeMap<RequestId, Running>,
+    pub(super) loads: Gather<bool>,
+    pub(super) sends: Gather<()>,
+    pub(super) steps_out: usize,
+    /// Requests that wait for the end of a drain.
+    later: Option<Vec<Submit>>,
+    pub(super) idle: Vec<(u64, oneshot::Sender<bool>)>,
+    /// Transfers given up before they were held.
+    given_up: BTreeSet<TransferId>,
+}
+
+impl Host {
+    /// A process with these ranks.
+    #[must_use]
+    pub fn new(
+        sim: Arc<Sim>,
+        engine: u16,
+        ranks: Vec<Rank>,
+        model: ModelEngine<SimMemory>,
+        inbox: UnboundedSender<Input>,
+    ) -> Self {
+        Self {
+            sim,
+            engine,
+            ranks,
+            model,
+            inbox,
+            running: BTreeMap::new(),
+            loads: Gather::default(),
+            sends: Gather::default(),
+            steps_out: 0,
+            later: None,
+            idle: Vec::new(),
+            given_up: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn note(&self, what: What) {
+        self.sim.note(Lane::Engine(self.engine), what);
+    }
+
+    pub(super) fn weights(&mut self) -> u64 {
+        self.model.scheduler().weights().version
+    }
+
+    /// Takes one input and does all that follows from it.
+    pub async fn take(&mut self, input: Input) {
+        match input {
+            Input::Order(order) => self.order(order).await,
+            Input::Event(rank, event) => self.event(rank, event).await,
+            Input::StepDone(step) => {
+                self.steps_out -= 1;
+                self.compare(&step);
+                self.model.run(&step);
+            }
+            Input::HoldNow(hold) => self.hold(*hold).await,
+            Input::Unregistered(ranks, reply) => self.unregistered(ranks, reply).await,
+            Input::WaitedForIdle => {}
+        }
+        self.drain().await;
+        self.look_for_idleness();
+    }
+
+    async fn order(&mut self, order: Order) {
+        match order {
+            Order::Submit(submit) => self.submit(submit).await,
+            Order::Abort(request) => {
+                self.model.abort(&request);
+            }
+            Order::AbortAll => {
+                let all: Vec<RequestId> = self.running.keys().cloned().collect();
+                for request in all {
+                    self.model.abort(&request);
+                }
+            }
+            Order::Freeze(frozen) => self.model.scheduler().pause(frozen),
+            Order::Drain(true) => {
+                self.later.get_or_insert_default();
+            }
+            Order::Drain(false) => {
+                for submit in self.later.take().into_iter().flatten() {
+                    self.submit(submit).await;
+                }
+            }
+            Order::GiveBack => {
+                self.model.scheduler().pause(true);
+                self.model.scheduler().preempt_all();
+                self.release_all().await;
+            }
+            Order::ReleaseAll => self.release_all().await,
+            Order::AwaitIdle(reply) => self.await_idle(reply),
+            Order::Unregister(reply) => self.unregister(reply),
+            Order::Unmap => self.unmap(),
+            Order::Wake(reply) => self.wake(reply).await,
+            Order::UpdateWeights(version, reply) => {
+                let updated = self.model.scheduler().update_weights(version);
+                if updated {
+                    self.note(What::WeightsUpdated { version });
+                }
+                let _ = reply.send(updated);
+            }
+            Order::Inspect(reply) => self.inspect(reply).await,
+        }
+    }
+
+    async fn submit(&mut self, submit: Submit) {
+        if let Some(later) = &mut self.later {
+            later.push(submit);
+            return;
+        }
+        let Submit { request, transfer, prompt, max_tokens, source, told } = submit;
+        let since = self.weights();
+        let taken = self.model.add_request(Request {
+            id: request.clone(),
+            prompt: prompt.clone(),
+            max_tokens: if source.is_some() { max_tokens as usize } else { 1 },
+            transfer: match source {
+                Some(_) => Transfer::Load(transfer.clone()),
+                None => Transfer::Send(transfer.clone()),
+            },
+        });
+        if let Err(why) = taken {
+            let _ = told.unbounded_send(Told::Refused(why.to_string().into()));
+            return;
+        }
+        if source.is_none() {
+            for rank in &self.ranks {
+                rank.port.started(request.clone(), transfer.clone()).await;
+            }
+        }
+        let running = Running { prompt, source, told, since, compare: false };
+        self.running.insert(request, running);
+    }
+
+    async fn event(&mut self, rank: usize, event: Event) {
+        match event {
+            Event::SendEnded { request, transfer, ended } => {
+                self.send_ended(rank, &request, transfer, ended);
+            }
+            Event::LoadEnded { request, transfer, end } => {
+                self.load_ended(rank, &request, transfer, end).await;
+            }
+        }
+    }
+
+    /// Carries out what the scheduler wants. Loads that it starts together share a pull.
+    async fn drain(&mut self) {
+        loop {
+            let mut loads = Vec::new();
+            while let Some(action) = self.model.next_action() {
+                match action {
+                    Action::Load { request, transfer, blocks, end_token, .. } => {
+                        loads.extend(self.load(request, transfer, blocks, Some(end_token)));
+                    }
+                    other => self.carry_out(other).await,
+                }
+            }
+            if loads.is_empty() {
+                return;
+            }
+            self.start_loads(loads).await;
+        }
+    }
+
+    async fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Compute(step) => self.compute(step),
+            Action::Hold { request, transfer, blocks, end_token } => {
+                let hold = Hold { request, transfer, blocks, end_token };
+                if self.sim.fires(sites::HOLD_LATE, self.engine) {
+                    let late = self.sim.some_ms("hold late", self.engine, 1, 500);
+                    return self.send_later(late, Input::HoldNow(Box::new(hold)));
+                }
+                self.hold(hold).await;
+            }
+            Action::Release { request, transfer } => {
+                let held = self.sends.contains(&request);
+                if !held {
+                    self.given_up.insert(transfer.clone());
+                }
+                for rank in &self.ranks {
+                    let transfer = transfer.clone();
+                    self.sim.note_at(rank.node, What::ReleaseAsked { transfer: transfer.clone() });
+                    rank.port.release(transfer, held).await;
+                }
+            }
+            Action::DropLoad { request, .. } => self.drop_load(&request).await,
+            Action::ReleaseRemote { request, transfer } => {
+                let load = self.load(request.clone(), transfer.clone(), Vec::new(), None);
+                let Some(load) = load else { return };
+                for rank in &self.ranks {
+                    let (request, transfer) = (request.clone(), transfer.clone());
+                    let what = What::RemoteReleaseAsked { request, transfer };
+                    self.sim.note_at(rank.node, what);
+                    rank.port.release_remote(load.clone()).await;
+                }
+            }
+            Action::Free { .. } => {}
+            Action::Answer { request, outcome } => self.answer(&request, outcome),
+            Action::Load { .. } => unreachable!("`drain` collects the loads"),
+        }
+    }
+
+    fn answer(&mut self, request: &RequestId, outcome: Outcome) {
+        let now = self.weights();
+        let Some(running) = self.running.remove(request) else { return };
+        let told = match outcome {
+            Outcome::Tokens(tokens) => {
+                let shape = self.model.scheduler().shape().clone();
+                let lived = (running.since, now);
+                let expected = expect::answers(&shape, &running.prompt, &tokens, lived);
+                Told::Tokens { tokens, expected }
+            }
+            Outcome::LoadFailed => Told::LoadFailed,
+            Outcome::Aborted => Told::Aborted,
+        };
+        // The client may have gone.
+        let _ = running.told.unbounded_send(told);
+    }
+
+    /// Sends a step out: it is carried out when its time has come.
+    fn compute(&mut self, step: Step) {
+        let tokens = (step.to - step.from) as u64;
+        let slow = self.sim.fires(sites::COMPUTE_SLOW, self.engine);
+        let more = if slow { self.sim.some_ms("compute", self.engine, 1, 300) } else { 0 };
+        self.steps_out += 1;
+        self.send_later(2_000_000 + tokens * 100_000 + more, Input::StepDone(Box::new(step)));
+    }
+
+    /// The first step after a load finds the whole prompt's KV in memory: that is the time
+    /// to compare it.
+    fn compare(&mut self, step: &Step) {
+        let Some(running) = self.running.get_mut(&step.request) else { return };
+        let loaded = std::mem::take(&mut running.compare);
+        if !loaded || step.from != step.to || step.to < running.prompt.len() {
+            return;
+        }
+        let prompt = running.prompt.clone();
+        if step.to != prompt.len() {
+            return;
+        }
+        let version = self.weights();
+        let prefix = PrefixChain::new(model::weights(version), &prompt).hashes().to_vec();
+        let whole = Step { from: 0, prefix, ..step.clone() };
+        let mut found = Comparison::default();
+        for (rank, here) in self.model.ranks().iter().zip(&self.ranks) {
+            found.add(rank.compare(&here.memory, &whole));
+        }
+        let request = step.request.clone();
+        let (bytes, different) = (found.bytes, found.different);
+        self.note(What::Compared { request, bytes, different });
+    }
+
+    pub(super) fn send_later(&self, nanos: u64, input: Input) {
+        let inbox = self.inbox.clone();
+        self.sim.after(nanos, move || {
+            let _ = inbox.unbounded_send(input);
+        });
+    }
+
+    pub(super) fn was_given_up(&mut self, transfer: &TransferId) -> bool {
+        self.given_up.remove(transfer)
+    }
+}

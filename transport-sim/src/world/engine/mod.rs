@@ -1,0 +1,14 @@
+//! One engine's process: a scheduler and its ranks, each with a node.
+
+mod expect;
+mod gather;
+mod host;
+mod loads;
+mod order;
+mod ports;
+mod rows;
+mod sleeping;
+mod start;
+
+pub use order::{Input, Order, Source, Submit, Told};
+pub use start::run;

@@ -1,0 +1,138 @@
+//! A rank's node, whosever code it runs.
+
+use crate::data::SimData;
+use crate::history::{NodeId, Tables};
+use crate::sim::Sim;
+use kvbaton_actors::events::Event;
+use kvbaton_actors::node::{Load, NodeHandle};
+use kvbaton_core::blocks::BlockList;
+use kvbaton_core::ids::{RequestId, TransferId};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A rank's node.
+#[derive(Clone)]
+pub enum Port {
+    /// One of ours.
+    Ours(NodeHandle),
+}
+
+impl Port {
+    /// The events that are next.
+    pub async fn events(&self) -> Vec<Event> {
+        match self {
+            Self::Ours(node) => node.events().await,
+        }
+    }
+
+    /// P: a request was taken.
+    pub async fn started(&self, request: RequestId, transfer: TransferId) {
+        match self {
+            // When this is refused, so is the hold, which tells it.
+            Self::Ours(node) => drop(node.prefill_started(request, transfer).await),
+        }
+    }
+
+    /// P: holds a finished request.
+    ///
+    /// # Errors
+    /// The node's words.
+    pub async fn hold(
+        &self,
+        request: RequestId,
+        transfer: TransferId,
+        blocks: Vec<BlockList>,
+        end: u32,
+    ) -> Result<(), String> {
+        match self {
+            Self::Ours(node) => {
+                node.hold(request, transfer, blocks, Some(end)).await.map_err(|it| it.to_string())
+            }
+        }
+    }
+
+    /// P: gives a transfer up: `held` tells whether the node has it.
+    pub async fn release(&self, transfer: TransferId, held: bool) {
+        match self {
+            Self::Ours(node) if held => node.release(transfer).await,
+            Self::Ours(node) => node.abort(transfer).await,
+        }
+    }
+
+    /// P: gives all held ones up.
+    pub async fn release_all(&self) {
+        match self {
+            Self::Ours(node) => node.release_all().await,
+        }
+    }
+
+    /// D: starts loads.
+    pub async fn load(&self, loads: Vec<Load>) -> Vec<Result<(), String>> {
+        match self {
+            Self::Ours(node) => {
+                let taken = node.load(loads).await;
+                taken.into_iter().map(|it| it.map_err(|error| error.to_string())).collect()
+            }
+        }
+    }
+
+    /// D: gives loads up.
+    pub async fn drop_loads(&self, requests: Vec<RequestId>) {
+        match self {
+            Self::Ours(node) => node.drop_loads(requests).await,
+        }
+    }
+
+    /// D: tells P that it needs nothing.
+    pub async fn release_remote(&self, load: Load) {
+        match self {
+            // Nothing is awaited: P's hold ends by itself when this is refused.
+            Self::Ours(node) => drop(node.release_remote(vec![load]).await),
+        }
+    }
+
+    /// Ends the registration.
+    ///
+    /// # Errors
+    /// The node's words.
+    pub async fn unregister(&self, drain: Duration) -> Result<(), String> {
+        match self {
+            Self::Ours(node) => node.unregister(drain).await.map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Registers again.
+    ///
+    /// # Errors
+    /// The node's words.
+    pub async fn restore(&self) -> Result<(), String> {
+        match self {
+            Self::Ours(node) => {
+                // SAFETY: simulated addresses name no memory of this process.
+                unsafe { node.restore() }.await.map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// How full the node's tables are; `None` once it is gone.
+    pub async fn tables(&self, sim: &Arc<Sim>, node: NodeId, data: &SimData) -> Option<Tables> {
+        let bounds = &sim.plan.bounds;
+        match self {
+            Self::Ours(handle) => {
+                let status = handle.status().await?;
+                Some(Tables {
+                    held: status.sender.held as u64,
+                    pulls: status.sender.open_pulls as u64,
+                    writes: status.sender.writes as u64,
+                    loads: status.receiver.loads as u64,
+                    open_pulls: status.receiver.open_pulls as u64,
+                    transfers: status.sender.transfers as u64,
+                    layouts: 0,
+                    layouts_bound: bounds.peer_layouts as u64,
+                    grants: data.live_grants(),
+                    connections: sim.open_connections(node),
+                })
+            }
+        }
+    }
+}
