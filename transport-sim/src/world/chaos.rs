@@ -7,11 +7,13 @@ use crate::plan::{Happening, PauseMode, Planned};
 use crate::sim::Sim;
 use futures_channel::oneshot;
 use kvbaton_actors::runtime;
+use kvbaton_core::ids::EngineId;
 use madsim::runtime::Handle;
 use madsim::task::NodeId as ProcessId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Mutex;
 
 /// What happenings act upon.
 #[derive(Clone)]
@@ -22,9 +24,18 @@ pub struct Chaos {
     pub doors: Doors,
     /// Their processes.
     pub processes: Arc<BTreeMap<u16, ProcessId>>,
+    /// One operation at a time per engine, as operators do it.
+    turns: Arc<BTreeMap<u16, Mutex<()>>>,
 }
 
 impl Chaos {
+    /// What can be done to these engines.
+    #[must_use]
+    pub fn new(sim: Arc<Sim>, doors: Doors, processes: Arc<BTreeMap<u16, ProcessId>>) -> Self {
+        let turns = processes.keys().map(|engine| (*engine, Mutex::new(()))).collect();
+        Self { sim, doors, processes, turns: Arc::new(turns) }
+    }
+
     /// Carries one out, from its beginning to its end.
     pub async fn happen(self, index: usize, planned: Planned) {
         runtime::sleep(Duration::from_millis(planned.at_ms)).await;
@@ -72,6 +83,7 @@ impl Chaos {
                 }
             }
             Happening::Pause { engine, mode, clear, .. } => {
+                let _turn = self.turns[&engine].lock().await;
                 self.pause(engine, mode, clear).await;
                 runtime::sleep(lasts).await;
                 self.resume(engine);
@@ -190,27 +202,34 @@ impl Chaos {
     }
 
     async fn sleep_and_wake(&self, engine: u16, lasts: Duration) {
+        let _turn = self.turns[&engine].lock().await;
         self.order(engine, Order::GiveBack);
         let asleep = self.fall_asleep(engine).await;
         runtime::sleep(lasts).await;
-        if asleep {
-            self.ask(engine, Order::Wake).await;
+        if let Some(process) = asleep {
+            self.wake(engine, &process).await;
         }
         self.order(engine, Order::Freeze(false));
     }
 
-    /// Unregisters and unmaps; what cannot be leaves the engine as it was.
-    async fn fall_asleep(&self, engine: u16) -> bool {
-        if self.doors.get(engine).is_none() {
-            return false;
+    /// Wakes the process that fell asleep; one that has started since is awake.
+    async fn wake(&self, engine: u16, process: &EngineId) {
+        if self.doors.get(engine).is_some_and(|door| door.engine_id == *process) {
+            self.ask(engine, Order::Wake).await;
         }
+    }
+
+    /// Unregisters and unmaps; what cannot be leaves the engine as it was. Says which
+    /// process sleeps then.
+    async fn fall_asleep(&self, engine: u16) -> Option<EngineId> {
+        let process = self.doors.get(engine)?.engine_id;
         self.sim.note(Lane::Engine(engine), What::SleepAsked);
         let ended = self.ask(engine, Order::Unregister).await;
         let why: Arc<str> = match ended {
             Some(Ok(())) => match self.ask(engine, Order::AwaitIdle).await {
                 Some(true) => {
                     self.order(engine, Order::Unmap);
-                    return true;
+                    return Some(process);
                 }
                 _ => {
                     self.ask(engine, Order::Wake).await;
@@ -221,26 +240,28 @@ impl Chaos {
             None => "its process has died".into(),
         };
         self.sim.note(Lane::Engine(engine), What::SleepFailed { why });
-        false
+        None
     }
 
     /// Pauses every engine, then updates each, then resumes all.
     async fn update_weights(&self, lasts: Duration, sleep: bool) {
         let engines: Vec<u16> = self.processes.keys().copied().collect();
+        let mut turns = Vec::new();
         for &engine in &engines {
+            turns.push(self.turns[&engine].lock().await);
             self.order(engine, Order::GiveBack);
         }
         let mut asleep = Vec::new();
         if sleep {
             for &engine in &engines {
-                if self.fall_asleep(engine).await {
-                    asleep.push(engine);
+                if let Some(process) = self.fall_asleep(engine).await {
+                    asleep.push((engine, process));
                 }
             }
         }
         runtime::sleep(lasts).await;
-        for &engine in &asleep {
-            self.ask(engine, Order::Wake).await;
+        for (engine, process) in &asleep {
+            self.wake(*engine, process).await;
         }
         let version = self.doors.weights() + 1;
         self.doors.set_weights(version);

@@ -92,7 +92,7 @@ async fn live(sim: &Arc<Sim>) {
         (engine, process.id())
     };
     let processes = Arc::new((0..sim.plan.fleet.engines.len() as u16).map(start).collect());
-    let chaos = Chaos { sim: sim.clone(), doors: doors.clone(), processes: Arc::clone(&processes) };
+    let chaos = Chaos::new(sim.clone(), doors.clone(), Arc::clone(&processes));
     let over = sim.record().over();
     let story = runtime::timeout(longest(&sim.plan), tell(sim, &doors, &chaos));
     if let Either::Left(_) = select(pin!(story), pin!(over.notified())).await {
