@@ -10,6 +10,7 @@ pub mod layout_cache;
 pub mod lifecycle_manager;
 pub mod metric;
 pub mod node;
+mod planted;
 pub mod prefill_sender;
 pub mod runtime;
 pub mod transport;

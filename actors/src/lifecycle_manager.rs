@@ -11,6 +11,7 @@ use crate::runtime;
 use crate::transport::{DataPlane, Registration, TransportError};
 use actix::prelude::*;
 use kvbaton_core::lifecycle::{Lifecycle, LifecycleAction, LifecycleError, State};
+use kvbaton_core::planted::{self, Bug};
 use kvbaton_core::receiver::Registered;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +75,7 @@ impl LifecycleManager {
 
     /// Tells everyone of a registration.
     fn enter(&mut self, registration: &Registration, memory: Arc<Memory>) {
-        let names = names(registration.generation);
+        let names = names(registration.generation, &memory);
         let columns = memory.columns(registration);
         self.receiver.do_send(Enter {
             registered: Registered {
@@ -228,12 +229,17 @@ async fn drain(
                 Ok(Ok(())) => return users,
                 Ok(Err(loading)) => {
                     users = loading;
-                    sender.do_send(Thaw);
+                    if !planted::is(Bug::FreezeNotThawed) {
+                        sender.do_send(Thaw);
+                    }
                 }
                 Err(gone) => users.push(gone.to_string()),
             },
             Ok(Err(sending)) => users = sending,
             Err(gone) => users.push(gone.to_string()),
+        }
+        if planted::is(Bug::UnregisterWithoutDrain) {
+            return Vec::new();
         }
         if waited >= bound {
             return users;

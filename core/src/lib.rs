@@ -16,6 +16,7 @@ pub mod layout;
 pub mod lifecycle;
 pub mod peer_layouts;
 pub mod plan;
+pub mod planted;
 pub mod receiver;
 pub mod region;
 pub mod sender;

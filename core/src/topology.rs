@@ -1,6 +1,7 @@
 //! Which ranks of two engines talk to each other.
 
 use crate::incompatible::Incompatible;
+use crate::planted::{self, Bug};
 use smallvec::SmallVec;
 
 /// A rank's place in its engine. Ranks start at 0; sizes are at least 1.
@@ -78,7 +79,8 @@ pub fn expected_pulls(
     remote_pp_size: u32,
 ) -> Result<u32, Incompatible> {
     let ranks = local.paired_tp_ranks(remote_tp_size)?.len() as u32;
-    let stages = if remote_pp_size == local.pp_size { 1 } else { remote_pp_size.max(1) };
+    let one = remote_pp_size == local.pp_size || planted::is(Bug::StagesMiscounted);
+    let stages = if one { 1 } else { remote_pp_size.max(1) };
     Ok(ranks.saturating_mul(stages))
 }
 

@@ -1,7 +1,7 @@
 //! The embedding API: cheap, cloneable, usable from every thread.
 
 use super::config::NodeConfig;
-use super::registration::Memory;
+use super::registration::{Memory, new_grant};
 use super::start::{NodeError, start_actors};
 use crate::decode_receiver::{AskReceiver, DecodeReceiver, DropLoads, ReceiverStatus, StartLoads};
 use crate::events::{Event, EventQueue};
@@ -13,7 +13,7 @@ use crate::transport::{DataCounters, DataPlane, TransportFactory};
 use actix::prelude::*;
 use futures_executor::block_on;
 use kvbaton_core::blocks::BlockList;
-use kvbaton_core::ids::{EngineId, Generation, Grant, RequestId, SessionAddress, TransferId};
+use kvbaton_core::ids::{EngineId, Generation, RequestId, SessionAddress, TransferId};
 use kvbaton_core::lifecycle::State;
 use kvbaton_core::receiver::{LoadError, LoadKind, LoadSpec};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -213,13 +213,13 @@ impl NodeHandle {
         let specs = loads
             .into_iter()
             .map(|load| LoadSpec {
+                grant: new_grant(&load.request),
                 request: load.request,
                 transfer: load.transfer,
                 engine: load.engine,
                 bootstrap: load.bootstrap,
                 blocks: load.blocks,
                 end_token: load.end_token,
-                grant: Grant(rand::random()),
                 kind,
             })
             .collect();

@@ -1,10 +1,12 @@
 //! A node's KV memory, as it is registered and described to peers.
 
+use crate::planted::hash_of;
 use crate::transport::Registration;
-use kvbaton_core::ids::{Generation, LayoutId};
+use kvbaton_core::ids::{Generation, Grant, LayoutId, RequestId};
 use kvbaton_core::layout::{GrantableRows, Layout, LayoutError};
 use kvbaton_core::lifecycle::Names;
 use kvbaton_core::plan::LocalLayout;
+use kvbaton_core::planted::{self, Bug};
 use kvbaton_core::wire::{LayoutColumns, LayoutExtension};
 use std::sync::Arc;
 
@@ -47,6 +49,14 @@ impl Memory {
 
 /// Names of a registration: its generation is the data plane's, its layout id random
 /// `[L01]`.
-pub(crate) fn names(generation: Generation) -> Names {
-    Names { generation, layout_id: LayoutId::from_random(rand::random()) }
+pub(crate) fn names(generation: Generation, memory: &Memory) -> Names {
+    let fixed = planted::is(Bug::WakeKeepsLayoutId);
+    let random = if fixed { hash_of(&memory.local.memory) } else { rand::random() };
+    Names { generation, layout_id: LayoutId::from_random(random) }
+}
+
+/// A random grant for a load of `request` `[G01]`.
+pub(crate) fn new_grant(request: &RequestId) -> Grant {
+    let reused = planted::is(Bug::GrantFromRequest);
+    Grant(if reused { hash_of(request) } else { rand::random() })
 }

@@ -159,3 +159,18 @@ fn z01_a_pull_keeps_no_connection_after_its_last_answer() {
         within_bound(&world.network, "the connection to close", closed).await;
     });
 }
+
+#[test]
+fn g01_a_request_that_loads_again_has_another_grant() {
+    runtime::run(async {
+        let world = plain().await;
+        for transfer in ["t-1", "t-2"] {
+            world.hold("p-1", transfer, 3, 2).await;
+            world.decode.load(vec![load("d-1", transfer, 8, 2)]).await;
+            assert!(loaded(&next(&world.decode).await, "d-1"));
+        }
+        let pulls = world.pulls();
+        let grants: Vec<_> = pulls.iter().filter_map(|pull| pull.requests[0].grant).collect();
+        assert!(matches!(grants[..], [first, second] if first != second), "{grants:?}");
+    });
+}

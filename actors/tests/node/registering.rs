@@ -1,14 +1,23 @@
 //! Registering, unregistering, restoring.
 
-use crate::world::{DECODE_AT, load, memory, next, plain};
+use crate::world::{DECODE_AT, load, memory, next, plain, prefill_config, start, within_bound};
 use kvbaton_actors::events::Event;
 use kvbaton_actors::lifecycle_manager::RegistrationError;
+use kvbaton_actors::node::{NodeConfig, NodeHandle, Role};
 use kvbaton_actors::runtime;
-use kvbaton_core::lifecycle::State;
+use kvbaton_core::blocks::BlockList;
+use kvbaton_core::lifecycle::{Names, State};
 use kvbaton_core::receiver::{LoadEnd, LoadError};
 use std::time::Duration;
 
 const DRAIN: Duration = Duration::from_millis(50);
+
+async fn names(node: &NodeHandle) -> Names {
+    match node.status().await.unwrap().registration {
+        State::Registered(names) => names,
+        other => panic!("it is registered, not {other:?}"),
+    }
+}
 
 #[test]
 fn s01_unregistering_names_what_uses_memory_and_leaves_the_node_usable() {
@@ -33,7 +42,7 @@ fn s01_unregistering_names_what_uses_memory_and_leaves_the_node_usable() {
 fn s02_restoring_mints_new_names_and_both_are_idempotent() {
     runtime::run(async {
         let world = plain().await;
-        let first = world.decode.status().await.unwrap().generation();
+        let first = names(&world.decode).await;
         for _ in 0..2 {
             world.decode.unregister(DRAIN).await.unwrap();
         }
@@ -43,8 +52,9 @@ fn s02_restoring_mints_new_names_and_both_are_idempotent() {
             // SAFETY: the transport's memory is a map; no address is touched.
             unsafe { world.decode.restore() }.await.unwrap();
         }
-        let second = world.decode.status().await.unwrap().generation();
-        assert!(first.is_some() && second.is_some() && first != second);
+        let second = names(&world.decode).await;
+        assert_ne!(first.generation, second.generation);
+        assert_ne!(first.layout_id, second.layout_id);
         // SAFETY: as above.
         let again = unsafe { world.decode.register(memory(DECODE_AT)) }.await;
         assert!(matches!(again, Err(RegistrationError::State(_))));
@@ -84,5 +94,24 @@ fn s01_an_unregister_that_fails_leaves_the_node_usable() {
         assert!(matches!(&events[..], [Event::LoadEnded { end: LoadEnd::Loaded, .. }]));
         world.network.memory.lock().unwrap().stuck = false;
         world.decode.unregister(DRAIN).await.unwrap();
+    });
+}
+
+#[test]
+fn s01_a_drain_that_fails_for_a_load_leaves_the_prefill_side_usable() {
+    runtime::run(async {
+        let both = NodeConfig::new("decode-1".into(), Role::Both);
+        let world = start(prefill_config(), both).await;
+        world.network.memory.lock().unwrap().stall = true;
+        world.hold("p-1", "t-1", 3, 2).await;
+        world.decode.load(vec![load("d-1", "t-1", 8, 2)]).await;
+        let stalled = || !world.network.memory.lock().unwrap().stalled.is_empty();
+        within_bound(&world.network, "a write", stalled).await;
+        let in_use = world.decode.unregister(DRAIN).await;
+        assert!(matches!(in_use, Err(RegistrationError::InUse { .. })));
+        let list = vec![BlockList::run(1, 1)];
+        world.decode.hold("p-2".into(), "t-2".into(), list, None).await.unwrap();
+        world.network.go_on();
+        assert_eq!(next(&world.decode).await.len(), 1);
     });
 }

@@ -1,12 +1,15 @@
 //! A prefill that goes away, or comes back as another process.
 
 use crate::transport::Network;
-use crate::world::{PREFILL_AT, World, load, memory, next, plain, prefill_config};
+use crate::world::{
+    PREFILL_AT, World, load, memory, next, plain, prefill_config, start, within_bound,
+};
 use kvbaton_actors::events::Event;
-use kvbaton_actors::node::{NodeConfig, start_actors};
+use kvbaton_actors::node::{NodeConfig, Role, start_actors};
 use kvbaton_actors::runtime;
 use kvbaton_core::receiver::{LoadEnd, LoadFailureReason};
 use kvbaton_core::wire::FailureReason;
+use std::time::Duration;
 
 async fn restart(network: &Network, config: NodeConfig) -> kvbaton_actors::node::NodeHandle {
     let prefill = start_actors(config, network.factory()).await.unwrap();
@@ -58,5 +61,16 @@ fn p12_a_restarted_prefill_answers_the_old_engine_id_at_once() {
         // It has forgotten it, asks, and is told that the engine is gone.
         world.decode.load(vec![load("d-2", "t-2", 8, 2)]).await;
         assert_eq!(failure(&world).await, LoadFailureReason::UnknownEngine);
+    });
+}
+
+#[test]
+fn p12_a_prefill_announces_itself_to_a_bootstrap_server_that_restarted() {
+    runtime::run(async {
+        let mut config = prefill_config();
+        config.announce_every = Duration::from_millis(1);
+        let world = start(config, NodeConfig::new("decode-1".into(), Role::Decode)).await;
+        world.network.restart_bootstrap();
+        within_bound(&world.network, "an announcement", || world.network.lists_an_engine()).await;
     });
 }

@@ -47,7 +47,7 @@ pub struct Memory {
     pub revoked: u64,
     /// Unregistering fails while this is set.
     pub stuck: bool,
-    /// Told when a write stalls or a request is let go of.
+    /// Told when a write stalls, a request is let go of or a rank is announced.
     pub changed: Arc<Notify>,
 }
 
@@ -80,6 +80,16 @@ impl Network {
     /// Takes a node off the control network, as if its process had ended.
     pub fn cut(&self, address: &str) {
         self.shared.borrow_mut().inboxes.remove(address);
+    }
+
+    /// The bootstrap server restarts: it knows nobody.
+    pub fn restart_bootstrap(&self) {
+        self.shared.borrow_mut().directory.clear();
+    }
+
+    /// Whether the bootstrap server lists an engine.
+    pub fn lists_an_engine(&self) -> bool {
+        !self.shared.borrow().directory.is_empty()
     }
 
     /// Makes `address` lead to whoever listens at `to`: a process that restarted there.
@@ -189,6 +199,7 @@ impl Bootstrap for Registry {
         }
         let entry = RankEntry { address: rank.address, extension: Some(rank.extension) };
         engine.ranks.entry(rank.tp_rank).or_default().insert(rank.pp_rank, entry);
+        self.network.memory.lock().unwrap().changed.notify_waiters();
         Box::pin(async { Ok(()) })
     }
 
@@ -216,7 +227,7 @@ impl DataPlane for Data {
     unsafe fn register(&self, ranges: &[MemoryRange]) -> Result<Registration, TransportError> {
         let generation = Generation(rand::random());
         self.memory.lock().unwrap().registered.insert(generation, ranges.to_vec());
-        Ok(Registration { generation, keys: Vec::new() })
+        Ok(Registration { generation, keys: generation.0.to_le_bytes().into() })
     }
 
     fn unregister(&self, generation: Generation) -> BoxFuture<'static, Result<(), TransportError>> {
@@ -274,6 +285,7 @@ impl Memory {
         };
         if write.generation != Some(rows.generation)
             || !self.registered.contains_key(&rows.generation)
+            || *write.keys != rows.generation.0.to_le_bytes()
         {
             return WriteOutcome::Rejected(Rejection::StaleGeneration);
         }

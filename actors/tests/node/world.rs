@@ -10,7 +10,7 @@ use kvbaton_core::ids::{Address, Bytes};
 use kvbaton_core::layout::{Layout, Tensor, TensorKind, TensorSpec};
 use kvbaton_core::plan::{GroupSpec, Heads, LocalLayout};
 use kvbaton_core::region::{GroupKind, MemoryRange};
-use kvbaton_core::wire::{Limits, ToPrefill};
+use kvbaton_core::wire::{Limits, Pull, ToPrefill};
 use std::time::Duration;
 
 pub const BLOCKS: u64 = 16;
@@ -94,9 +94,14 @@ impl World {
 
     /// Of each pull sent to P so far, whether it carried the layout.
     pub fn layouts_sent(&self) -> Vec<bool> {
+        self.pulls().iter().map(|pull| pull.layout.is_some()).collect()
+    }
+
+    /// The pulls sent to P so far.
+    pub fn pulls(&self) -> Vec<Pull> {
         let sent = self.network.messages(self.prefill.address().unwrap());
         let pull = |bytes: &bytes::Bytes| match ToPrefill::decode(bytes, &Limits::default()) {
-            Ok(ToPrefill::Pull(pull)) => pull.layout.is_some(),
+            Ok(ToPrefill::Pull(pull)) => pull,
             other => panic!("expected a pull, got {other:?}"),
         };
         sent.iter().map(pull).collect()

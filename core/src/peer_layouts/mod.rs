@@ -10,6 +10,7 @@ use crate::ids::LayoutId;
 use crate::incompatible::Incompatible;
 use crate::layout::LayoutError;
 use crate::plan::{LocalLayout, PeerTopology, PreparedLayout};
+use crate::planted::{self, Bug};
 use crate::wire::Pull;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -78,6 +79,9 @@ impl LayoutTable {
     /// callers still hold must not be used for another write.
     pub fn unregister(&mut self) {
         self.local = None;
+        if planted::is(Bug::LayoutsOutliveRegistration) {
+            return;
+        }
         self.peers.clear();
         self.prepared.clear();
     }
@@ -97,8 +101,9 @@ impl LayoutTable {
             return Resolution::Incompatible(Incompatible::NothingRegistered { remote_rank });
         };
         let id = pull.layout_id;
-        let Some(columns) = &pull.layout else {
-            if id.is_none() {
+        let missed = planted::is(Bug::MissToOldPeer) && id.is_none();
+        let Some(columns) = pull.layout.as_ref().filter(|_| !missed) else {
+            if id.is_none() && !missed {
                 return Resolution::Incompatible(Incompatible::LayoutMissing {
                     local: local.regions.len(),
                     remote_rank: peer.tp_rank,

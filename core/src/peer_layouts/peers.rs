@@ -2,6 +2,7 @@
 
 use crate::ids::{LayoutId, SessionAddress};
 use crate::plan::{PeerTopology, PreparedLayout};
+use crate::planted::{self, Bug};
 use crate::wire::Pull;
 use lru::LruCache;
 use std::num::NonZeroUsize;
@@ -40,7 +41,8 @@ impl PeerLayouts {
     /// Keeps up to `capacity` peers.
     #[must_use]
     pub fn new(capacity: NonZeroUsize) -> Self {
-        Self { cache: LruCache::new(capacity) }
+        let unbounded = planted::is(Bug::LayoutsUnbounded);
+        Self { cache: if unbounded { LruCache::unbounded() } else { LruCache::new(capacity) } }
     }
 
     /// The layout of `key`, which counts as used now.

@@ -4,6 +4,7 @@ use super::copies::TokenEnds;
 use super::prepare::GroupRule;
 use crate::blocks::{BlockList, BlockRun};
 use crate::incompatible::RequestError;
+use crate::planted::{self, Bug};
 use crate::region::GroupKind;
 
 /// `rows` consecutive rows (kernel blocks) on both sides.
@@ -106,7 +107,7 @@ pub(super) fn zip_group(
     let first = runs.len();
     let mut from = Cursor::new(local, is_state);
     let mut to = Cursor::new(remote, is_state);
-    from.skip(skip);
+    from.skip(if planted::is(Bug::HeadTakenForTail) { 0 } else { skip });
     // A block that D names again and again is its null block: sliding windows list it
     // where tokens have left the window. Positions stay paired, nothing is written.
     let drop_null = !is_state && nulls(remote) > 1;

@@ -1,8 +1,10 @@
 //! What P's answers mean.
 
 use super::load::{LoadFailureReason, LoadId};
+use super::planted::is_echo;
 use super::{Form, MAX_REPEATS, OpenPull, Receiver, ReceiverAction, Wait};
 use crate::ids::{EngineId, Grant, RequestId};
+use crate::planted::{self, Bug};
 use crate::sender::PullId;
 use crate::time::Timestamp;
 use crate::wire::{FailureReason, Reply, Status};
@@ -16,10 +18,11 @@ impl Receiver {
         match reply.status {
             Status::LayoutMiss => {
                 self.peers.forget_echo(&address);
-                if open.with_layout || open.repeats >= MAX_REPEATS {
+                let endless = planted::is(Bug::MissRepeatsForEver);
+                if (open.with_layout || open.repeats >= MAX_REPEATS) && !endless {
                     self.refuse(pull, &reply, now);
                 } else {
-                    self.repeat(pull, now, |open| open.with_layout = true);
+                    self.repeat(pull, now, |open| open.with_layout = !endless);
                 }
             }
             Status::Error if open.form == Form::Compact && reply.extension.is_none() => {
@@ -42,7 +45,7 @@ impl Receiver {
         let Some(open) = self.pulls.get(&pull) else { return };
         let address = open.address.clone();
         let current = self.registered.as_ref().map(|it| it.layout_id);
-        if current == Some(reply.layout_id) {
+        if current == Some(reply.layout_id) || is_echo(&reply) {
             self.peers.echo(address.clone()); // [L04, L10]
         }
         let text = reply.message.clone().unwrap_or_else(|| "no reason given".into());
@@ -121,7 +124,9 @@ impl Receiver {
     pub fn pull_failed(&mut self, pull: PullId, sent: bool, error: &str, now: Timestamp) {
         let Some(open) = self.remove_pull(pull) else { return };
         // Whoever answers there next may be another process.
-        self.peers.forget_engine(&open.engine);
+        if !planted::is(Bug::EngineKeptWhenUnreachable) {
+            self.peers.forget_engine(&open.engine);
+        }
         self.peers.forget_echo(&open.address);
         for id in open.open.into_values() {
             let load = self.loads.get(&id).filter(|load| load.wants_kv());
@@ -146,7 +151,7 @@ impl Receiver {
     fn repeat(&mut self, pull: PullId, now: Timestamp, change: impl FnOnce(&mut OpenPull)) {
         let Some(mut open) = self.end_pull(pull, now) else { return };
         self.actions.push_back(ReceiverAction::ClosePull(pull));
-        open.repeats += 1;
+        open.repeats = open.repeats.saturating_add(1);
         change(&mut open);
         if !open.open.is_empty() {
             self.send_pull(open, now);
@@ -192,7 +197,9 @@ impl Receiver {
 
     /// Takes a request out of a pull; `None` when it was not open there.
     fn close_request(&mut self, pull: PullId, request: &RequestId) -> Option<LoadId> {
-        self.pulls.get_mut(&pull)?.open.remove(request)
+        let pulled = self.pulls.get_mut(&pull)?.open.remove(request);
+        let current = || self.by_request.get(request).copied();
+        if planted::is(Bug::RequestIdAba) { current().or(pulled) } else { pulled }
     }
 
     fn peer_of(&self, pull: PullId) -> Option<(Arc<str>, EngineId)> {

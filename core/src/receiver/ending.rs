@@ -4,6 +4,7 @@ use super::load::{LoadFailure, LoadFailureReason, LoadId, Phase, Waiting};
 use super::{LoadKind, OpenPull, Receiver, ReceiverAction, Timer, Wait};
 use crate::directory::OurRank;
 use crate::ids::Grant;
+use crate::planted::{self, Bug};
 use crate::sender::PullId;
 use crate::time::Timestamp;
 use crate::wire::DropTransfers;
@@ -15,6 +16,9 @@ impl Receiver {
     pub(super) fn rank_settled(&mut self, id: LoadId, address: &Arc<str>, now: Timestamp) {
         let Some(load) = self.loads.get_mut(&id) else { return };
         load.outstanding.remove(address);
+        if planted::is(Bug::FirstAnswerEndsLoad) {
+            load.outstanding.clear();
+        }
         self.revoke_if_settled(id, now);
     }
 
@@ -56,6 +60,9 @@ impl Receiver {
     /// revoked, which needs no answer from them `[P09, G02]`, or their answers are awaited
     /// where revoking alone proves nothing.
     pub(super) fn settle_early(&mut self, id: LoadId, wait: Wait, now: Timestamp) {
+        if self.frees_at_failure(id, wait) {
+            return self.report_early(id);
+        }
         let Some(load) = self.loads.get_mut(&id) else { return };
         match load.phase {
             Phase::Pulling => {}
@@ -115,6 +122,9 @@ impl Receiver {
         }
         load.phase = Phase::Revoking;
         self.timers.clear(&Timer::Deadline(id));
+        if planted::is(Bug::GrantNotRevoked) {
+            return self.finish(id);
+        }
         self.actions.push_back(ReceiverAction::Revoke(load.spec.grant));
     }
 
@@ -144,9 +154,9 @@ impl Receiver {
     }
 
     /// The one function that reports a load: afterwards its request id is free again.
-    fn report(&mut self, id: LoadId) {
+    pub(super) fn report(&mut self, id: LoadId) {
         let Some(load) = self.loads.get(&id) else { return };
-        if !load.wants_kv() {
+        if !load.wants_kv() || self.was_reported(id) {
             return;
         }
         let (request, transfer) = (load.spec.request.clone(), load.spec.transfer.clone());

@@ -9,6 +9,7 @@ mod config;
 mod ending;
 mod load;
 mod peers;
+mod planted;
 mod pulling;
 mod quarantine;
 
@@ -21,6 +22,7 @@ use crate::directory::EngineRanks;
 use crate::ids::{
     EngineId, Generation, Grant, Incarnation, LayoutId, RequestId, SessionAddress, TransferId,
 };
+use crate::planted::{Bug, is};
 use crate::sender::PullId;
 use crate::time::Timestamp;
 use crate::topology::Topology;
@@ -229,7 +231,8 @@ impl Receiver {
 
     /// Memory was registered: pulls describe it from now on, and no P is taken to hold
     /// its layout `[L09]`.
-    pub fn register(&mut self, registered: Registered) {
+    pub fn register(&mut self, mut registered: Registered) {
+        registered.layout_id = self.layout_id(registered.layout_id);
         assert_eq!(registered.layout_id.0 % 2, 1, "layout ids are odd [L01]");
         self.peers.forget_echoes();
         self.registered = Some(registered);
@@ -287,6 +290,7 @@ impl Receiver {
         let Some(id) = self.by_request.get(request).copied() else { return };
         let Some(load) = self.loads.get_mut(&id) else { return };
         match load.phase {
+            Phase::Revoking if is(Bug::ReportedTwice) => self.report_early(id),
             Phase::Revoking => {}
             Phase::Pulling => {
                 load.dropped = true;

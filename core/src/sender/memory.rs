@@ -1,6 +1,7 @@
 //! What P remembers of transfers that ended, so that whoever comes late is told at once.
 
 use crate::ids::{Grant, RequestId, TransferId};
+use crate::planted::{self, Bug};
 use crate::wire::FailureReason;
 use lru::LruCache;
 use std::fmt;
@@ -43,7 +44,10 @@ impl Memory {
     }
 
     pub fn remember(&mut self, transfer: TransferId, remembered: Remembered) {
-        self.transfers.push(transfer, remembered);
+        let early = !remembered.told && remembered.ended == Ended::Failed(FailureReason::Released);
+        if !(early && planted::is(Bug::EarlyReleaseForgotten)) {
+            self.transfers.push(transfer, remembered);
+        }
     }
 
     pub fn recall(&mut self, transfer: &TransferId) -> Option<&Remembered> {

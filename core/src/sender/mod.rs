@@ -7,6 +7,7 @@
 mod config;
 mod engine_side;
 mod memory;
+mod planted;
 mod pull_side;
 mod pull_state;
 mod transfer;
@@ -329,6 +330,8 @@ impl<L: PlanCopies + Clone> Sender<L> {
         }
         if self.transfers[id].reading == 0 {
             self.finish(id, ended);
+        } else if planted::frees_while_read(ended) {
+            self.give_back_early(id, ended);
         }
     }
 

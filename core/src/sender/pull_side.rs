@@ -6,6 +6,7 @@ use super::{
     Ended, OpenPull, PlanCopies, PullId, Reader, ResolvedPull, Sender, SenderAction, Timer, message,
 };
 use crate::ids::{Grant, LayoutId, RequestId, TransferId};
+use crate::planted::{self, Bug};
 use crate::time::Timestamp;
 use crate::wire::{
     DropTransfers, FailureReason, PullRequest, REVISION, Reply, ReplyExtension, Status,
@@ -152,7 +153,9 @@ impl<L: PlanCopies + Clone> Sender<L> {
             state.fail(request, why, true, message(why, id));
         } else {
             transfer.answered.insert(reader.clone(), Answer::Released);
-            state.succeed(request);
+            if !planted::is(Bug::EmptyPullUnanswered) {
+                state.succeed(request);
+            }
         }
         self.end_if_answered(id);
     }
@@ -203,7 +206,8 @@ impl<L: PlanCopies + Clone> Sender<L> {
     fn drop_one(&mut self, id: &TransferId, grant: Grant) {
         let found = self.transfers.get_mut(id).and_then(|transfer| {
             let mut pending = transfer.pending.iter_mut();
-            pending.find(|(_, pending)| pending.grant == Some(grant))
+            let any = planted::is(Bug::DropHitsAnyGrant);
+            pending.find(|(_, pending)| any || pending.grant == Some(grant))
         });
         let Some((reader, pending)) = found else {
             self.memory.remember_drop(id.clone(), grant);
@@ -232,6 +236,9 @@ impl<L: PlanCopies + Clone> Sender<L> {
     /// No write starts after a pull's deadline; those running end by themselves `[P04]`.
     pub(super) fn time_out_pull(&mut self, pull: PullId) {
         let Some(open) = self.pulls.get(&pull) else { return };
+        if planted::is(Bug::WriteAfterDeadline) {
+            return;
+        }
         let reader = open.state.reader.clone();
         let unanswered: Vec<TransferId> = open.open.keys().cloned().collect();
         for id in unanswered {
@@ -250,7 +257,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
 
     pub(super) fn expire(&mut self, id: &TransferId, now: Timestamp) {
         let Some(transfer) = self.transfers.get_mut(id) else { return };
-        if transfer.reading > 0 {
+        if transfer.reading > 0 && !planted::is(Bug::ExpiryDuringWrite) {
             // Writes are bounded: look again when the running ones must have ended `[P06]`.
             transfer.expires = now + self.config.write_timeout.max(Duration::from_millis(1));
             self.timers.set(Timer::Transfer(id.clone()), transfer.expires);

@@ -1,6 +1,7 @@
 //! One pull as P answers it: any number of `CONTINUE`, then one terminal answer `[P02]`.
 
 use crate::ids::{Incarnation, LayoutId, RequestId};
+use crate::planted::{self, Bug};
 use crate::sender::transfer::Reader;
 use crate::time::Timestamp;
 use crate::wire::{FailureReason, Reply, ReplyExtension, Settled, Status};
@@ -43,7 +44,8 @@ impl<L> PullState<L> {
     /// Takes what has been decided since the last answer; `None` when there is nothing to say.
     pub fn take_reply(&mut self, incarnation: Incarnation, features: u64) -> Option<Reply> {
         let finished = self.open == 0;
-        if !finished && self.ok.is_empty() && self.failed.is_empty() {
+        let news = !self.ok.is_empty() || !self.failed.is_empty();
+        if !finished && (!news || planted::is(Bug::AnswersHeldBack)) {
             return None;
         }
         let ok = std::mem::take(&mut self.ok);

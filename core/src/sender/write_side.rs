@@ -6,13 +6,18 @@ use super::{
     WriteResult, message,
 };
 use crate::ids::{SessionAddress, TransferId};
+use crate::planted::{self, Bug};
 use crate::time::Timestamp;
 use crate::wire::FailureReason;
+use std::time::Duration;
 
 impl<L: PlanCopies + Clone> Sender<L> {
     /// A write has ended; from now on nothing reads its blocks.
     pub fn write_done(&mut self, write: SendWriteId, result: WriteResult, now: Timestamp) {
         let Some((id, reader)) = self.writes.remove(&write) else { return };
+        if planted::is(Bug::SlotLostOnFailure) && result != WriteResult::Written {
+            self.writes.insert(write, (id.clone(), reader.clone()));
+        }
         let transfer = self.transfers.get_mut(&id).expect("a running write keeps its transfer");
         transfer.reading -= 1;
         match result {
@@ -79,9 +84,10 @@ impl<L: PlanCopies + Clone> Sender<L> {
     /// The first in the queue whose D rank has a slot left of its own.
     fn next_in_turn(&self) -> Option<u64> {
         let most = self.config.senders_per_peer.max(1);
+        let unfair = planted::is(Bug::OnePeerTakesAllSlots);
         let has_room = |session: &SessionAddress| {
             let running = self.writes.values().filter(|(_, to)| to.session == *session);
-            running.count() < most
+            unfair || running.count() < most
         };
         let mut queue = self.queue.iter();
         queue.find(|(_, (_, reader))| has_room(&reader.session)).map(|(place, _)| *place)
@@ -92,7 +98,8 @@ impl<L: PlanCopies + Clone> Sender<L> {
         let State::Ready(held) = &transfer.state else { return };
         let Some(pending) = transfer.pending.get_mut(&reader) else { return };
         let open = self.pulls.get(&pending.pull).expect("a pending reader keeps its pull");
-        if open.state.deadline <= now {
+        let late = planted::is(Bug::WriteAfterDeadline);
+        if open.state.deadline <= now && !late {
             pending.stage = Stage::Unready; // its timer is due and answers it [P04]
             return;
         }
@@ -116,6 +123,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
                 self.next_write += 1;
                 pending.stage = Stage::Writing { write, cancelled: false };
                 transfer.reading += 1;
+                let left = open.state.deadline.since(now);
                 let start = StartWrite {
                     write,
                     transfer: id.clone(),
@@ -124,7 +132,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
                     generation: open.generation,
                     layout: open.state.layout.clone(),
                     copies,
-                    timeout: self.config.write_timeout.min(open.state.deadline.since(now)),
+                    timeout: self.config.write_timeout.min(if late { Duration::MAX } else { left }),
                 };
                 self.writes.insert(write, (id.clone(), reader));
                 self.actions.push_back(SenderAction::Write(start));
