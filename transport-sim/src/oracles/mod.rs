@@ -1,6 +1,86 @@
 //! What must hold in every run. One small file each; none knows the code it judges, only
 //! the history.
 
+mod all_ends;
+mod answers;
+mod calm_worlds;
+mod compared;
+mod current_generation;
+mod drained_before_unmap;
+mod dropped_blocks_back;
+mod due;
+mod echo_only_when_held;
+mod explained_failures;
+mod few_pulls;
+mod fresh_grants;
+mod fresh_layout_ids;
+mod granted_rows;
+mod judge;
+mod layout_less_after_echo;
+mod layout_once;
+mod lives;
+mod loaded_means_written;
+mod loads_end_once;
+#[cfg(test)]
+mod made_up;
+mod no_early_timeouts;
+mod no_late_start;
+mod no_miss_to_old_d;
+mod no_panic;
+mod nothing_after_settled;
+mod ok_means_written;
+mod old_weights;
+mod one_terminal_answer;
+mod open;
+mod own_incarnation;
+mod own_load_only;
+mod ranges;
+mod reads_while_held;
+mod released_soon;
+mod sends_end_once;
+mod sleep_all_or_nothing;
+mod stock_sees_stock;
+mod tables_bounded;
+mod writes_as_pulled;
+mod writes_end_once;
+
+pub use all_ends::AllEnds;
+pub use answers::Answers;
+pub use calm_worlds::CalmWorlds;
+pub use compared::Compared;
+pub use current_generation::CurrentGeneration;
+pub use drained_before_unmap::DrainedBeforeUnmap;
+pub use dropped_blocks_back::DroppedBlocksBack;
+pub use echo_only_when_held::EchoOnlyWhenHeld;
+pub use explained_failures::ExplainedFailures;
+pub use few_pulls::FewPulls;
+pub use fresh_grants::FreshGrants;
+pub use fresh_layout_ids::FreshLayoutIds;
+pub use granted_rows::GrantedRows;
+pub use judge::Judge;
+pub use layout_less_after_echo::LayoutLessAfterEcho;
+pub use layout_once::LayoutOnce;
+pub use loaded_means_written::LoadedMeansWritten;
+pub use loads_end_once::LoadsEndOnce;
+pub use no_early_timeouts::NoEarlyTimeouts;
+pub use no_late_start::NoLateStart;
+pub use no_miss_to_old_d::NoMissToOldD;
+pub use no_panic::NoPanic;
+pub use nothing_after_settled::NothingAfterSettled;
+pub use ok_means_written::OkMeansWritten;
+pub use old_weights::OldWeights;
+pub use one_terminal_answer::OneTerminalAnswer;
+pub use own_incarnation::OwnIncarnation;
+pub use own_load_only::OwnLoadOnly;
+pub use reads_while_held::ReadsWhileHeld;
+pub use released_soon::ReleasedSoon;
+pub use sends_end_once::SendsEndOnce;
+pub use sleep_all_or_nothing::SleepAllOrNothing;
+pub use stock_sees_stock::StockSeesStock;
+pub use tables_bounded::TablesBounded;
+pub use writes_as_pulled::WritesAsPulled;
+pub use writes_end_once::WritesEndOnce;
+
 use crate::history::Event;
 use crate::plan::Plan;
 
@@ -42,6 +122,62 @@ pub struct Violation {
 
 /// All oracles that judge runs of `plan`.
 #[must_use]
-pub fn all(_plan: &Plan) -> Vec<Box<dyn Oracle + Send>> {
-    Vec::new()
+pub fn all(plan: &Plan) -> Vec<Box<dyn Oracle + Send>> {
+    vec![
+        Box::new(AllEnds::default()),
+        Box::new(Answers),
+        Box::new(CalmWorlds::new(plan)),
+        Box::new(Compared),
+        Box::new(CurrentGeneration::default()),
+        Box::new(DrainedBeforeUnmap::default()),
+        Box::new(DroppedBlocksBack::default()),
+        Box::new(EchoOnlyWhenHeld::default()),
+        Box::new(ExplainedFailures::new(plan)),
+        Box::new(FewPulls::default()),
+        Box::new(FreshGrants::default()),
+        Box::new(FreshLayoutIds::default()),
+        Box::new(GrantedRows::default()),
+        Box::new(LayoutLessAfterEcho::default()),
+        Box::new(LayoutOnce::new(plan)),
+        Box::new(LoadedMeansWritten::default()),
+        Box::new(LoadsEndOnce::new(plan)),
+        Box::new(NoEarlyTimeouts::new(plan)),
+        Box::new(NoLateStart::new(plan)),
+        Box::new(NoMissToOldD::default()),
+        Box::new(NoPanic),
+        Box::new(NothingAfterSettled::default()),
+        Box::new(OkMeansWritten::default()),
+        Box::new(OldWeights::default()),
+        Box::new(OneTerminalAnswer::new(plan)),
+        Box::new(OwnIncarnation::default()),
+        Box::new(OwnLoadOnly::default()),
+        Box::new(ReadsWhileHeld::default()),
+        Box::new(ReleasedSoon::new(plan)),
+        Box::new(SendsEndOnce::new(plan)),
+        Box::new(SleepAllOrNothing::default()),
+        Box::new(StockSeesStock::default()),
+        Box::new(TablesBounded::new(plan)),
+        Box::new(WritesAsPulled::default()),
+        Box::new(WritesEndOnce::new(plan)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_oracle_has_a_name_of_its_own_and_rules() {
+        let oracles = all(&made_up::plan());
+        let names: BTreeSet<&str> = oracles.iter().map(|it| it.name()).collect();
+        assert_eq!(names.len(), oracles.len());
+        for oracle in &oracles {
+            assert!(oracle.name().chars().all(|it| it.is_ascii_lowercase() || it == '-'));
+            for rule in oracle.rules() {
+                let (letter, number) = rule.split_at(1);
+                assert!("LAPGSRXZ".contains(letter) && number.parse::<u8>().is_ok(), "{rule}");
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The history as it grows, and the oracles that watch it.
 
 use crate::history::{Event, History, Lane, What};
-use crate::oracles::{Oracle, Violation, all};
+use crate::oracles::{Judge, Violation, all};
 use crate::plan::Plan;
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -9,8 +9,7 @@ use tokio::sync::Notify;
 /// History and judgement of one run.
 pub struct Record {
     history: History,
-    oracles: Vec<Box<dyn Oracle + Send>>,
-    violation: Option<Violation>,
+    judge: Judge,
     healed: bool,
     over: Arc<Notify>,
 }
@@ -21,8 +20,7 @@ impl Record {
     pub fn new(plan: &Plan) -> Self {
         Self {
             history: History::default(),
-            oracles: all(plan),
-            violation: None,
+            judge: Judge::new(all(plan)),
             healed: false,
             over: Arc::default(),
         }
@@ -30,36 +28,20 @@ impl Record {
 
     /// Appends an event and shows it to the oracles; after a violation nothing is added.
     pub fn push(&mut self, at: u64, lane: Lane, what: What) {
-        if self.violation.is_some() {
+        if self.violation().is_some() {
             return;
         }
         self.healed |= what == What::Healed;
         self.history.push(Event { at, lane, what });
         let event = self.history.events().last().expect("just added");
-        let index = self.history.events().len() - 1;
-        for oracle in &mut self.oracles {
-            if let Err(text) = oracle.observe(event) {
-                let (oracle, rules) = (oracle.name(), oracle.rules());
-                self.violation = Some(Violation { oracle, rules, text, event: index });
-                self.over.notify_one();
-                return;
-            }
+        if self.judge.observe(event).is_some() {
+            self.over.notify_one();
         }
     }
 
     /// The run is over: the oracles say what is missing.
     pub fn end(&mut self) {
-        if self.violation.is_some() {
-            return;
-        }
-        for oracle in &mut self.oracles {
-            if let Err(text) = oracle.end() {
-                let (oracle, rules, event) =
-                    (oracle.name(), oracle.rules(), self.history.events().len());
-                self.violation = Some(Violation { oracle, rules, text, event });
-                return;
-            }
-        }
+        self.judge.end();
     }
 
     /// Told once an oracle objects.
@@ -76,8 +58,8 @@ impl Record {
 
     /// What an oracle found.
     #[must_use]
-    pub const fn violation(&self) -> Option<&Violation> {
-        self.violation.as_ref()
+    pub fn violation(&self) -> Option<&Violation> {
+        self.judge.found().first()
     }
 
     /// The history so far.

@@ -1,0 +1,104 @@
+//! D leaves the layout out only for an address that has echoed its current layout id.
+
+use super::Oracle;
+use super::lives::Lives;
+use crate::history::{Event, What};
+use kvbaton_core::ids::LayoutId;
+use kvbaton_core::wire::Status;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Remembers what each address has echoed last, to each D.
+#[derive(Debug, Default)]
+pub struct LayoutLessAfterEcho {
+    echoes: Lives<BTreeMap<Arc<str>, LayoutId>>,
+}
+
+impl Oracle for LayoutLessAfterEcho {
+    fn name(&self) -> &'static str {
+        "layout-less-after-echo"
+    }
+
+    fn rules(&self) -> &'static [&'static str] {
+        &["L04", "L05", "L07", "L09", "L10"]
+    }
+
+    fn observe(&mut self, event: &Event) -> Result<(), String> {
+        let Some((node, echoes)) = self.echoes.of(event) else { return Ok(()) };
+        match &event.what {
+            What::Registered { .. } => echoes.clear(),
+            What::ReplyReceived { from, reply, .. } => {
+                if reply.status == Status::LayoutMiss {
+                    echoes.remove(from);
+                } else if !reply.layout_id.is_none() {
+                    echoes.insert(from.clone(), reply.layout_id);
+                }
+            }
+            What::PullSent { to, pull, .. } if !pull.with_layout => {
+                if echoes.get(to) != Some(&pull.layout_id) {
+                    return Err(format!(
+                        "{node}: a pull to {to} goes without layout {}, which {to} has not \
+                         echoed since the last miss or registration",
+                        pull.layout_id
+                    ));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracles::made_up::{
+        OF_D, Story, caught, legal, pull, pull_sent, reply, reply_received,
+    };
+
+    fn echoed(layout: u64) -> Story {
+        let story = Story::new().d(pull_sent(1, pull(3, true, &[("a", 7)])));
+        story.d(reply_received(1, reply(Status::Finish, &["a"], &[], layout)))
+    }
+
+    fn without(story: Story) -> Story {
+        story.d(pull_sent(2, pull(3, false, &[("b", 8)])))
+    }
+
+    const WORDS: &str = "goes without layout";
+
+    #[test]
+    fn l04_the_layout_is_left_out_after_its_echo() {
+        legal(LayoutLessAfterEcho::default(), without(echoed(3)));
+        let old = echoed(3).d(reply_received(3, reply(Status::Continue, &[], &[], 0)));
+        legal(LayoutLessAfterEcho::default(), without(old));
+    }
+
+    #[test]
+    fn l04_a_finish_alone_proves_nothing() {
+        caught(LayoutLessAfterEcho::default(), without(echoed(0)), WORDS);
+        caught(LayoutLessAfterEcho::default(), without(Story::new()), WORDS);
+    }
+
+    #[test]
+    fn l10_an_older_ids_echo_does_not_count() {
+        caught(LayoutLessAfterEcho::default(), without(echoed(5)), WORDS);
+    }
+
+    #[test]
+    fn l05_l09_a_miss_or_a_registration_undoes_it() {
+        let missed = echoed(3).d(reply_received(3, reply(Status::LayoutMiss, &[], &[], 0)));
+        caught(LayoutLessAfterEcho::default(), without(missed), WORDS);
+        let again = echoed(3).d(What::Registered { generation: OF_D });
+        caught(LayoutLessAfterEcho::default(), without(again), WORDS);
+    }
+
+    #[test]
+    fn l11_an_echo_to_an_earlier_life_does_not_count() {
+        use crate::oracles::made_up::{D, started};
+        let next = crate::history::NodeId { life: 1, ..D };
+        let story = echoed(3).d(What::Killed).node(next, started(false, "d"));
+        let story = story.node(next, pull_sent(2, pull(3, false, &[("b", 8)])));
+        caught(LayoutLessAfterEcho::default(), story, WORDS);
+    }
+}
