@@ -71,11 +71,11 @@ impl Handler<Announce> for Discovery {
     fn handle(&mut self, announce: Announce, _: &mut Self::Context) -> Self::Result {
         let asked = self.bootstrap.register(&announce.server, announce.rank.clone());
         let said = actix::fut::wrap_future::<_, Self>(asked).map(|said, this, context| {
-            said?;
+            // A server that cannot be reached now may be there later.
             if !planted::is(Bug::AnnouncedOnce) {
                 this.announce_later(announce, context);
             }
-            Ok(())
+            said
         });
         Box::pin(said)
     }
@@ -125,6 +125,7 @@ fn known(entry: crate::transport::RankEntry) -> Rank {
         revision: it.revision,
         features: it.features,
         incarnation: Incarnation(it.incarnation),
+        sizes: it.sizes,
     });
     Rank { address: entry.address.into(), ours }
 }

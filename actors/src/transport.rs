@@ -268,6 +268,8 @@ pub struct RankExtension {
     pub incarnation: u64,
     /// Compatibility fingerprint, as the wire's extension encodes it.
     pub fingerprint: String,
+    /// Tensor- and pipeline-parallel sizes of the engine; 0 when the rank did not say.
+    pub sizes: (u32, u32),
 }
 
 /// One rank as a directory lists it.

@@ -22,6 +22,9 @@ pub struct OurRank {
     pub features: u64,
     /// The run of the process `[P12]`.
     pub incarnation: Incarnation,
+    /// Tensor- and pipeline-parallel sizes of its engine, so that a directory from which
+    /// ranks are missing is not taken for a smaller engine; 0 when it did not say `[A02]`.
+    pub sizes: (u32, u32),
 }
 
 /// One engine's ranks, by tensor-parallel, then pipeline-parallel rank.

@@ -38,6 +38,7 @@ fn rank(engine: &str, tp_rank: u32) -> RankRegistration {
             features: u64::MAX,
             incarnation: (1 << 63) + 1,
             fingerprint: "{\"model\":\"m\"}".to_owned(),
+            sizes: (2, 1),
         },
     }
 }

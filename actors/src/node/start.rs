@@ -104,6 +104,7 @@ fn announcement(
                 features: 0,
                 incarnation: incarnation.0,
                 fingerprint: String::new(),
+                sizes: (config.topology.tp_size, config.topology.pp_size),
             },
         },
     })

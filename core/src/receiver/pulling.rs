@@ -204,19 +204,23 @@ impl Receiver {
 fn complete(ranks: &EngineRanks) -> Result<(u32, u32), String> {
     let tp_size = ranks.len() as u32;
     let pp_size = ranks.values().map(|stages| stages.len() as u32).max().unwrap_or(0);
+    let all = || ranks.values().flat_map(BTreeMap::values);
+    let said = all().filter_map(|rank| rank.ours.map(|ours| ours.sizes)).find(|it| *it != (0, 0));
     let whole = tp_size > 0
         && pp_size > 0
         && ranks.keys().copied().eq(0..tp_size)
         && ranks.values().all(|stages| stages.keys().copied().eq(0..pp_size));
-    if whole {
+    if whole && said.is_none_or(|sizes| sizes == (tp_size, pp_size)) {
         return Ok((tp_size, pp_size));
     }
     let known: Vec<String> = ranks
         .iter()
         .flat_map(|(tp_rank, stages)| stages.keys().map(move |pp| format!("tp {tp_rank} pp {pp}")))
         .collect();
+    let of = said.map(|(tp, pp)| format!(" of tp {tp} × pp {pp}")).unwrap_or_default();
     Err(format!(
-        "the prefill's ranks are incomplete (registered: {}); it is still starting, or a rank died",
+        "the prefill's ranks are incomplete (registered{of}: {}); it is still starting, or a \
+         rank died",
         known.join(", ")
     ))
 }

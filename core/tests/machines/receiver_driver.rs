@@ -36,6 +36,7 @@ pub fn ranks(kinds: &[&[Kind]]) -> EngineRanks {
             revision: 1,
             features: 0,
             incarnation: Incarnation(77),
+            sizes: (0, 0),
         }),
     };
     let stages = |tp: usize, row: &[Kind]| {

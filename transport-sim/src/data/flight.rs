@@ -45,6 +45,8 @@ struct Progress {
     batches: Vec<Vec<Copy>>,
     /// Batches sent and not yet landed or refused.
     flying: u32,
+    /// Batches whose acknowledgement has not come back.
+    unacknowledged: usize,
     /// Life of the receiver that took the first piece: no other takes more.
     receiver: Option<u16>,
     cancelled: bool,
@@ -70,6 +72,7 @@ impl Flight {
             batches.reverse();
         }
         let progress = Progress {
+            unacknowledged: batches.len(),
             batches,
             flying: 0,
             receiver: None,
@@ -262,8 +265,9 @@ impl Flight {
 
     fn acknowledged(&self) {
         let whole = {
-            let progress = self.progress();
-            progress.flying == 0 && progress.batches.is_empty() && !progress.cancelled
+            let mut progress = self.progress();
+            progress.unacknowledged -= 1;
+            progress.unacknowledged == 0
         };
         let engine = self.source.node.engine;
         if whole && self.comes_back() && !self.source.sim.fires(sites::ACK_LOST, engine) {

@@ -2,16 +2,33 @@
 
 use super::Oracle;
 use super::lives::Lives;
-use crate::history::{Event, What};
-use kvbaton_core::ids::LayoutId;
+use crate::history::{ConnectionId, Event, What};
+use kvbaton_core::ids::{LayoutId, RequestId};
 use kvbaton_core::wire::Status;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Remembers what each address has echoed last, to each D.
 #[derive(Debug, Default)]
 pub struct LayoutLessAfterEcho {
-    echoes: Lives<BTreeMap<Arc<str>, LayoutId>>,
+    known: Lives<Known>,
+}
+
+/// What one D knows.
+#[derive(Debug, Default)]
+struct Known {
+    echoes: BTreeMap<Arc<str>, LayoutId>,
+    /// Loads that go on, and requests of each connection: a miss of a pull that nobody waits
+    /// for need not be heeded.
+    loading: BTreeSet<RequestId>,
+    pulls: BTreeMap<ConnectionId, Vec<RequestId>>,
+}
+
+impl Known {
+    fn is_waited_for(&self, connection: ConnectionId) -> bool {
+        let requests = self.pulls.get(&connection);
+        requests.into_iter().flatten().any(|request| self.loading.contains(request))
+    }
 }
 
 impl Oracle for LayoutLessAfterEcho {
@@ -24,24 +41,35 @@ impl Oracle for LayoutLessAfterEcho {
     }
 
     fn observe(&mut self, event: &Event) -> Result<(), String> {
-        let Some((node, echoes)) = self.echoes.of(event) else { return Ok(()) };
+        let Some((node, known)) = self.known.of(event) else { return Ok(()) };
         match &event.what {
-            What::Registered { .. } => echoes.clear(),
-            What::ReplyReceived { from, reply, .. } => {
-                if reply.status == Status::LayoutMiss {
-                    echoes.remove(from);
-                } else if !reply.layout_id.is_none() {
-                    echoes.insert(from.clone(), reply.layout_id);
+            What::Registered { .. } => known.echoes.clear(),
+            What::LoadAsked { request, .. } => drop(known.loading.insert(request.clone())),
+            What::LoadDropped { request } | What::LoadEnded { request, .. } => {
+                known.loading.remove(request);
+            }
+            What::ConnectionClosed { connection } | What::ConnectionBroken { connection } => {
+                known.pulls.remove(connection);
+            }
+            What::ReplyReceived { connection, from, reply } => {
+                if reply.status != Status::LayoutMiss {
+                    if !reply.layout_id.is_none() {
+                        known.echoes.insert(from.clone(), reply.layout_id);
+                    }
+                } else if known.is_waited_for(*connection) {
+                    known.echoes.remove(from);
                 }
             }
-            What::PullSent { to, pull, .. } if !pull.with_layout => {
-                if echoes.get(to) != Some(&pull.layout_id) {
+            What::PullSent { to, pull, connection } => {
+                if !pull.with_layout && known.echoes.get(to) != Some(&pull.layout_id) {
                     return Err(format!(
                         "{node}: a pull to {to} goes without layout {}, which {to} has not \
                          echoed since the last miss or registration",
                         pull.layout_id
                     ));
                 }
+                let requests = pull.requests.iter().map(|(request, ..)| request.clone());
+                known.pulls.insert(*connection, requests.collect());
             }
             _ => {}
         }

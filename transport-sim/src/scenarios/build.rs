@@ -39,12 +39,14 @@ pub fn engines(fleet: &Fleet, side: Side) -> Vec<u16> {
 pub fn requests(plan: &mut Plan, draw: &mut Draw, count: u32, over_ms: u64) {
     let (p, d) = (engines(&plan.fleet, Side::Prefill), engines(&plan.fleet, Side::Decode));
     let first = plan.requests.len() as u32;
-    for id in first..first + count {
+    let mut times: Vec<u64> = (0..count).map(|_| draw.between(0, over_ms)).collect();
+    times.sort_unstable();
+    for (id, at_ms) in (first..).zip(times) {
         let prompt_len = draw.few(1, 40);
         let shared_len = if draw.one_in(2) { draw.few(0, 24) } else { 0 };
         plan.requests.push(RequestPlan {
             id,
-            at_ms: draw.between(0, over_ms),
+            at_ms,
             family: draw.few(0, 2),
             prompt_len,
             shared_len: shared_len.min(prompt_len),

@@ -110,15 +110,14 @@ fn odds(draw: &mut Draw) -> Odds {
 
 fn quirks(plan: &mut Plan, draw: &mut Draw) {
     let often = draw.pick(&[3, 8, 1_000]);
-    let before: Vec<u32> = plan.requests.iter().map(|request| request.id).collect();
-    for (index, request) in plan.requests.iter_mut().enumerate() {
+    for request in &mut plan.requests {
         if draw.one_in(often + 2) {
             request.leaves_at_ms = Some(request.at_ms + draw.between(1, 300));
         }
         if !draw.one_in(often) {
             continue;
         }
-        let earlier = (index > 0).then(|| draw.pick(&before[..index]));
+        let earlier = (request.id > 0).then(|| draw.few(0, request.id - 1));
         request.quirk = match (draw.few(0, 7), earlier) {
             (0, _) => Quirk::PrefillLate(draw.between(1, 3_000)),
             (1, _) => Quirk::DecodeLate(draw.between(1, 6_000)),

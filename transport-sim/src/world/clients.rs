@@ -24,6 +24,8 @@ struct Try<'a> {
     sim: &'a Arc<Sim>,
     doors: &'a Doors,
     plan: &'a RequestPlan,
+    /// Whose prompt, engines and ids it has.
+    original: &'a RequestPlan,
     attempt: u32,
     prefill_request: RequestId,
     decode_request: RequestId,
@@ -58,17 +60,21 @@ async fn sample_of(sim: &Arc<Sim>, doors: &Doors, plan: &RequestPlan, sample: u3
 
 impl<'a> Try<'a> {
     fn new(sim: &'a Arc<Sim>, doors: &'a Doors, plan: &'a RequestPlan, attempt: u32) -> Self {
+        let original = prompt::original(&sim.plan.requests, plan);
+        let other = original.id;
+        let own = format!("{}.{attempt}", plan.id);
         let (ids, transfer) = match plan.quirk {
-            Quirk::SameIdsAs(other) => (format!("{other}.0"), format!("t{other}.0")),
-            Quirk::SameTransferAs(other) => {
-                (format!("{}.{attempt}", plan.id), format!("t{other}.0"))
+            Quirk::SameIdsAs(_) if other != plan.id => {
+                (format!("{other}.0"), format!("t{other}.0"))
             }
-            _ => (format!("{}.{attempt}", plan.id), format!("t{}.{attempt}", plan.id)),
+            Quirk::SameTransferAs(_) if other != plan.id => (own, format!("t{other}.0")),
+            _ => (own.clone(), format!("t{own}")),
         };
         Self {
             sim,
             doors,
             plan,
+            original,
             attempt,
             prefill_request: format!("p{ids}").into(),
             decode_request: format!("d{ids}").into(),
@@ -77,7 +83,8 @@ impl<'a> Try<'a> {
     }
 
     async fn run(&self) -> Answer {
-        let RequestPlan { prefill, decode, quirk, .. } = *self.plan;
+        let quirk = self.plan.quirk;
+        let RequestPlan { prefill, decode, .. } = *self.original;
         self.sim.note(
             Lane::Clients,
             What::Submitted { request: self.plan.id, attempt: self.attempt, prefill, decode },
@@ -128,9 +135,10 @@ impl<'a> Try<'a> {
     }
 
     fn abort(&self) {
-        for (engine, request) in
-            [(self.plan.prefill, &self.prefill_request), (self.plan.decode, &self.decode_request)]
-        {
+        for (engine, request) in [
+            (self.original.prefill, &self.prefill_request),
+            (self.original.decode, &self.decode_request),
+        ] {
             if let Some(door) = self.doors.get(engine) {
                 door.order(Order::Abort(request.clone()));
             }
@@ -138,11 +146,11 @@ impl<'a> Try<'a> {
     }
 
     async fn give_prefill(&self, tells: UnboundedSender<Told>) {
-        self.give(self.plan.prefill, &self.prefill_request, None, tells);
+        self.give(self.original.prefill, &self.prefill_request, None, tells);
         if self.plan.quirk == Quirk::ReleasedEarly {
             let soon = self.sim.some_ms("released early", self.plan.id as u16, 0, 40);
             runtime::sleep(Duration::from_nanos(soon)).await;
-            if let Some(door) = self.doors.get(self.plan.prefill) {
+            if let Some(door) = self.doors.get(self.original.prefill) {
                 door.order(Order::Abort(self.prefill_request.clone()));
             }
         }
@@ -159,7 +167,7 @@ impl<'a> Try<'a> {
         door.order(Order::Submit(Submit {
             request: request.clone(),
             transfer: self.transfer.clone(),
-            prompt: prompt::tokens(self.plan),
+            prompt: prompt::tokens(self.original),
             max_tokens: self.plan.max_tokens,
             source,
             told,
@@ -190,7 +198,7 @@ impl<'a> Try<'a> {
                 }
             }
         };
-        if let Some(door) = self.doors.get(self.plan.decode) {
+        if let Some(door) = self.doors.get(self.original.decode) {
             door.order(Order::Abort(self.decode_request.clone()));
         }
         match answer {

@@ -12,12 +12,14 @@ use std::time::Duration;
 /// How often it is looked whether all has come back.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long blocks may take to come back once every client has its answer: a hold that
-/// nobody pulls, a write that ends it, and what stock peers may still do.
+/// How long blocks may take to come back once every client has its answer: holds that nobody
+/// pulls, a write that ends each, and what stock peers may still do. Requests that wait for
+/// the blocks of such holds are held after them, in the worst case one by one.
 fn bound(sim: &Sim) -> Duration {
     let bounds = &sim.plan.bounds;
-    let ms = bounds.hold_ms + bounds.load_ms + bounds.write_ms + bounds.quarantine_ms + 5_000;
-    Duration::from_millis(ms)
+    let one = bounds.hold_ms + bounds.load_ms + bounds.write_ms + bounds.quarantine_ms + 5_000;
+    let tries: u64 = sim.plan.requests.iter().map(|it| u64::from(it.retries) + 1).sum();
+    Duration::from_millis((2 + tries.min(20)) * one)
 }
 
 /// Waits until nothing is left over, and notes what is when the bound has passed.

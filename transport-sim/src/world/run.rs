@@ -28,7 +28,7 @@ fn patience(plan: &Plan) -> u64 {
 
 /// No run takes longer.
 fn longest(plan: &Plan) -> Duration {
-    Duration::from_millis(2 * (plan.heals_at() + patience(plan)) + 300_000)
+    Duration::from_millis(2 * (plan.heals_at() + patience(plan)) + 2_000_000)
 }
 
 /// Runs a plan. The same plan gives the same outcome, in every process. Call it on a thread

@@ -40,6 +40,16 @@ pub(super) struct Extension {
     pub(super) incarnation: u64,
     #[serde(default)]
     pub(super) fingerprint: String,
+    /// Sizes of the engine; left out by ranks that did not say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) tp_size: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) pp_size: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(size: &u32) -> bool {
+    *size == 0
 }
 
 /// One engine in the answer to `GET /query`.
@@ -168,6 +178,7 @@ impl From<Extension> for RankExtension {
             features: e.features,
             incarnation: e.incarnation,
             fingerprint: e.fingerprint,
+            sizes: (e.tp_size, e.pp_size),
         }
     }
 }
@@ -181,6 +192,8 @@ impl From<RankRegistration> for Register {
             features: e.features,
             incarnation: e.incarnation,
             fingerprint: e.fingerprint,
+            tp_size: e.sizes.0,
+            pp_size: e.sizes.1,
         });
         Self {
             engine_id: rank.engine_id.as_str().to_owned(),

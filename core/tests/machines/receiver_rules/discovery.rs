@@ -57,6 +57,29 @@ fn a04_f22_a_p_of_which_ranks_are_missing_or_doubled_is_refused() {
     }
 }
 
+/// While P's ranks register one after the other, the ones that are there look like a smaller
+/// engine; loading from them alone would leave a part of the KV unwritten.
+#[test]
+fn a02_a_directory_that_lacks_ranks_is_not_taken_for_a_smaller_engine() {
+    let with_sizes = |kinds: &[&[Kind]], sizes| {
+        let mut ranks = ranks(kinds);
+        let all = ranks.values_mut().flat_map(|stages| stages.values_mut());
+        all.for_each(|rank| rank.ours.as_mut().unwrap().sizes = sizes);
+        ranks
+    };
+    for sizes in [(1, 2), (2, 1)] {
+        let mut d = ReceiverDriver::new();
+        d.load("a");
+        d.discovered(Ok(vec![(EngineId::from("p"), with_sizes(&[&[OURS]], sizes))]));
+        assert_eq!(d.failure("a"), Some(LoadFailureReason::Incompatible), "{sizes:?}");
+        d.load("b");
+        assert_eq!(d.asked.len(), 1, "asked again");
+        let all: &[&[Kind]] = if sizes.0 == 2 { &[&[OURS], &[OURS]] } else { &[&[OURS, OURS]] };
+        d.discovered(Ok(vec![(EngineId::from("p"), with_sizes(all, sizes))]));
+        assert_eq!(d.pulls.len(), 2);
+    }
+}
+
 #[test]
 fn p12_f62_an_engine_that_is_not_listed_fails_at_once() {
     let mut d = ReceiverDriver::new();

@@ -72,7 +72,12 @@ impl World {
     pub fn directory(&self) -> Vec<(EngineId, EngineRanks)> {
         let rank = |p: &P| Rank {
             address: format!("{}", p.rank).into(),
-            ours: (!self.stock).then_some(OurRank { revision: 1, features: 0, incarnation: p.run }),
+            ours: (!self.stock).then_some(OurRank {
+                revision: 1,
+                features: 0,
+                incarnation: p.run,
+                sizes: (0, 0),
+            }),
         };
         let ranks = self.p.iter().map(|p| (p.rank as u32, [(0, rank(p))].into())).collect();
         vec![(self.engine_id(), ranks)]
