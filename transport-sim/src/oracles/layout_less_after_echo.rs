@@ -34,14 +34,14 @@ impl Oracle for LayoutLessAfterEcho {
                     echoes.insert(from.clone(), reply.layout_id);
                 }
             }
-            What::PullSent { to, pull, .. } if !pull.with_layout => {
-                if echoes.get(to) != Some(&pull.layout_id) {
-                    return Err(format!(
-                        "{node}: a pull to {to} goes without layout {}, which {to} has not \
+            What::PullSent { to, pull, .. }
+                if !pull.with_layout && echoes.get(to) != Some(&pull.layout_id) =>
+            {
+                return Err(format!(
+                    "{node}: a pull to {to} goes without layout {}, which {to} has not \
                          echoed since the last miss or registration",
-                        pull.layout_id
-                    ));
-                }
+                    pull.layout_id
+                ));
             }
             _ => {}
         }
