@@ -27,8 +27,8 @@
 //! - Reasons are core's enum in its `Debug` form: `TimedOut`, `Expired`, `Released`.
 //! - After `Healed`: each living engine of ours reports `Leftovers`, each node `Tables`, then
 //!   `Ended`. An engine that restarts runs the weights that the others run.
-//! - A calm plan has enough blocks and bandwidth that nothing waits `load_ms`, its fleet's
-//!   sizes fit each other, and requests come only once every engine has been announced.
+//! - Fleets' sizes fit each other, and requests come only once every engine has been
+//!   announced. A calm plan has enough blocks and bandwidth that nothing waits `load_ms`.
 
 mod all_ends;
 mod answers;
