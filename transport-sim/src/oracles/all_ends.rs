@@ -29,7 +29,8 @@ impl Oracle for AllEnds {
         self.lives.of(event);
         match &event.what {
             What::Submitted { request, attempt, .. } => {
-                if !self.open.insert((*request, *attempt)) {
+                let first = self.open.insert((*request, *attempt));
+                if !first {
                     return Err(format!("request {request} (try {attempt}) was submitted twice"));
                 }
             }

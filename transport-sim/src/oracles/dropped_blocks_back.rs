@@ -32,10 +32,8 @@ impl Oracle for DroppedBlocksBack {
         let Some((node, loads)) = self.loads.of(event) else { return Ok(()) };
         match &event.what {
             What::LoadAsked { request, transfer, .. } => loads.ask(request, transfer, ()),
-            What::LoadDropped { request } => {
-                if loads.iter().any(|((of, _), ())| of == request) {
-                    self.due.set(node, request.clone(), event.at, BOUND_MS * MS);
-                }
+            What::LoadDropped { request } if loads.iter().any(|((of, _), ())| of == request) => {
+                self.due.set(node, request.clone(), event.at, BOUND_MS * MS);
             }
             What::LoadRefused { request, transfer, .. } => {
                 loads.refuse(request, transfer);

@@ -51,7 +51,10 @@ impl Oracle for ExplainedFailures {
                 why.reason, why.message
             ));
         }
-        if !self.disturbed {
+        // Too much work for the bounds is a cause that needs no fault.
+        let overload =
+            ["TimedOut", "Overloaded", "Expired"].iter().any(|it| why.reason.contains(it));
+        if !self.disturbed && !overload {
             return Err(format!(
                 "{node}: {request} failed although nothing went wrong before: {}",
                 why.message
@@ -67,7 +70,7 @@ mod tests {
     use crate::oracles::made_up::{Story, caught, legal, load_failed, plan};
 
     fn failed() -> What {
-        load_failed("r1", "TimedOut", "request r1: no answer from tcp://p:1")
+        load_failed("r1", "Unreachable", "request r1: cannot reach tcp://p:1")
     }
 
     fn happened() -> Story {
@@ -81,6 +84,8 @@ mod tests {
         caught(oracle(), Story::new().d(failed()).world(What::SiteFired("x")), "nothing went");
         legal(oracle(), happened().d(failed()));
         legal(oracle(), Story::new().world(What::SiteFired("x")).d(failed()));
+        let late = load_failed("r1", "Prefill(TimedOut)", "request r1: not ready in time");
+        legal(oracle(), Story::new().d(late));
         let mut odd = plan();
         odd.odds.loss = 1;
         legal(ExplainedFailures::new(&odd), Story::new().d(failed()));

@@ -48,13 +48,13 @@ impl Oracle for LayoutOnce {
                 _ if reply.layout_id.is_none() => {}
                 _ => drop(echoes.insert(from.clone(), reply.layout_id)),
             },
-            What::PullSent { to, pull, .. } if pull.with_layout => {
-                if echoes.get(to) == Some(&pull.layout_id) {
-                    return Err(format!(
-                        "{node}: a pull to {to} carries layout {}, which {to} has echoed",
-                        pull.layout_id
-                    ));
-                }
+            What::PullSent { to, pull, .. }
+                if pull.with_layout && echoes.get(to) == Some(&pull.layout_id) =>
+            {
+                return Err(format!(
+                    "{node}: a pull to {to} carries layout {}, which {to} has echoed",
+                    pull.layout_id
+                ));
             }
             _ => {}
         }

@@ -1,5 +1,34 @@
 //! What must hold in every run. One small file each; none knows the code it judges, only
 //! the history.
+//!
+//! Only nodes of ours are judged ([`What::Started`] with `stock: false`), and only while
+//! they live: [`What::Killed`] voids what a life owed. Oracles rely on this of a history:
+//!
+//! - [`What::Started`] is a life's first event and [`What::Killed`] its last; a restart is
+//!   another life. `Started` names the control address that pulls go to. While a node is
+//!   stopped, time does not count for it, and nothing is handed to it.
+//! - `Held`, `LoadAsked`, `ReleaseAsked` and `LoadDropped` come *before* the call into the
+//!   node, since the node may act before the call returns. `HoldRefused` or `LoadRefused`
+//!   follows when it said no. `SendEnded` and `LoadEnded` come when the engine learns of it,
+//!   before it uses the blocks for anything else.
+//! - `PullSent` comes when the message is handed to the control plane, `ReplySent` when P
+//!   gives an answer, also to a connection that is gone; `PullReceived` and `ReplyReceived`
+//!   just before the node reads the message. A connection's first message tells what it is:
+//!   answers to drops and to unreadable messages are not judged. `ConnectionBroken` is told
+//!   only of connections that did not end as they should.
+//! - `GrantOpened` comes only for a grant that the data plane took, `Revoked` and
+//!   `Unregistered` when their calls return; `Landed` when bytes are copied, one for each
+//!   piece, seen or not. `WriteStarted` comes in the call that starts the write, its `reads`
+//!   lie inside the rows of one `Held`; `WriteEnded` before the node learns of it.
+//! - `Registered` comes in the call that registers. `Unmapped` comes once the engine has
+//!   heard all that its node had to say and no call into it is open. `SleepFailed` comes once
+//!   the ranks that had unregistered are registered again.
+//! - `rows` of `LoadAsked` are the bytes that P must write, all of them and no others.
+//! - Reasons are core's enum in its `Debug` form: `TimedOut`, `Expired`, `Released`.
+//! - After `Healed`: each living engine of ours reports `Leftovers`, each node `Tables`, then
+//!   `Ended`. An engine that restarts runs the weights that the others run.
+//! - Fleets' sizes fit each other, and requests come only once every engine has been
+//!   announced. A calm plan has enough blocks and bandwidth that nothing waits `load_ms`.
 
 mod all_ends;
 mod answers;
@@ -82,6 +111,8 @@ pub use writes_as_pulled::WritesAsPulled;
 pub use writes_end_once::WritesEndOnce;
 
 use crate::history::Event;
+#[cfg(doc)]
+use crate::history::What;
 use crate::plan::Plan;
 
 /// Watches a run. Stateful; sees each event once, in order.
@@ -165,7 +196,63 @@ pub fn all(plan: &Plan) -> Vec<Box<dyn Oracle + Send>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::{Tables, What};
     use std::collections::BTreeSet;
+
+    /// A transfer from its first message to its last, the second one without its layout.
+    fn transfers(count: u64) -> made_up::Story {
+        use crate::history::{Answer, WriteEnd};
+        use kvbaton_core::wire::Status;
+        use made_up::*;
+
+        let mut story = Story::new();
+        let layout = 0x1234_5678_9abc_def1;
+        for number in 0..count {
+            let name = format!("r{number}");
+            // Scattered over all numbers, as random ones are.
+            let random = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let at = &[(number % 8 * 4096, 4096)];
+            let request = u32::try_from(number).unwrap();
+            let mut answered = reply(Status::Finish, &[&name], &[], layout);
+            answered.incarnation = Some(kvbaton_core::ids::Incarnation(99));
+            let pulled = || pull(layout, number == 0, &[(&name, random)]);
+            let submitted = What::Submitted { request, attempt: 0, prefill: 0, decode: 1 };
+            let answer = Answer::Tokens { tokens: vec![1], expected: vec![vec![1]] };
+            story = story
+                .at(number * 10)
+                .clients(submitted)
+                .p(held(&name, at))
+                .d(load(&name, at))
+                .d(grant(random, at, false))
+                .d(pull_sent(number, pulled()))
+                .p(pull_received(number, pulled()))
+                .p(write(number, random, at))
+                .d(landed(number, Some(random), at))
+                .p(write_ended(number, WriteEnd::Written))
+                .p(send_ended(&name, Ok(())))
+                .p(reply_sent(number, answered.clone()))
+                .d(reply_received(number, answered))
+                .d(What::RevokeAsked { grant: kvbaton_core::ids::Grant(random) })
+                .d(What::Revoked { grant: kvbaton_core::ids::Grant(random) })
+                .d(loaded(&name))
+                .clients(What::Answered { request, attempt: 0, answer });
+        }
+        story
+    }
+
+    #[test]
+    fn a_legal_run_passes_every_oracle() {
+        let plan = made_up::plan();
+        let mut judge = Judge::new(all(&plan));
+        let story = transfers(50).world(What::Healed).p(What::Tables(Tables::default()));
+        let story = story.d(What::Tables(Tables::default()));
+        let story = story.engine(0, What::Leftovers(Vec::new()));
+        let story = story.engine(1, What::Leftovers(Vec::new())).world(What::Ended);
+        for event in story.events() {
+            assert_eq!(judge.observe(&event), None, "{event}");
+        }
+        assert_eq!(judge.end(), None);
+    }
 
     #[test]
     fn each_oracle_has_a_name_of_its_own_and_rules() {

@@ -27,13 +27,14 @@ impl Oracle for NoMissToOldD {
             What::PullReceived { connection, pull } => {
                 may_miss.insert(*connection, !pull.layout_id.is_none() && !pull.with_layout);
             }
-            What::ReplySent { connection, reply } if reply.status == Status::LayoutMiss => {
-                if may_miss.get(connection) != Some(&true) {
-                    return Err(format!(
-                        "{node}: LAYOUT_MISS on c{} for a pull with its layout or without an id",
-                        connection.0
-                    ));
-                }
+            What::ReplySent { connection, reply }
+                if reply.status == Status::LayoutMiss
+                    && may_miss.get(connection) != Some(&true) =>
+            {
+                return Err(format!(
+                    "{node}: LAYOUT_MISS on c{} for a pull with its layout or without an id",
+                    connection.0
+                ));
             }
             _ => {}
         }

@@ -43,10 +43,10 @@ impl Oracle for StockSeesStock {
             What::PullReceived { connection, pull } if !pull.ours => {
                 pulls.insert(*connection);
             }
-            What::ReplySent { connection, reply } if pulls.contains(connection) => {
-                if reply.incarnation.is_some() {
-                    return Err(format!("{node}: an answer of our own form to c{}", connection.0));
-                }
+            What::ReplySent { connection, reply }
+                if pulls.contains(connection) && reply.incarnation.is_some() =>
+            {
+                return Err(format!("{node}: an answer of our own form to c{}", connection.0));
             }
             _ => {}
         }

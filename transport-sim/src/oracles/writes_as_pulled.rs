@@ -51,10 +51,10 @@ impl Oracle for WritesAsPulled {
                     ));
                 }
             }
-            What::WriteStarted { write, to, grant: None, generation, .. } => {
-                if generation.is_some() || !it.stock.contains(to) {
-                    return Err(format!("{node}: {write} without a grant to {to}, no stock peer"));
-                }
+            What::WriteStarted { write, to, grant: None, generation, .. }
+                if generation.is_some() || !it.stock.contains(to) =>
+            {
+                return Err(format!("{node}: {write} without a grant to {to}, no stock peer"));
             }
             _ => {}
         }

@@ -17,7 +17,7 @@ pub struct WritesEndOnce {
     running: Lives<BTreeSet<WriteName>>,
     due: Due<WriteName>,
     ours: BTreeSet<NodeId>,
-    /// Bytes that have yet to land, of writes of ours.
+    /// Bytes of ours that have yet to land in a D of ours.
     missing: BTreeMap<WriteName, u64>,
     settled: BTreeSet<WriteName>,
 }
@@ -87,8 +87,10 @@ impl Oracle for WritesEndOnce {
             What::Started { .. } => {
                 self.ours.insert(node);
             }
-            What::WriteStarted { write, bytes, .. } => {
-                if self.missing.insert(*write, *bytes).is_some() {
+            What::WriteStarted { write, bytes, grant, .. } => {
+                // A stock D need not tell what landed.
+                let bytes = if grant.is_some() { *bytes } else { 0 };
+                if self.missing.insert(*write, bytes).is_some() {
                     return Err(format!("{write} starts twice"));
                 }
                 running.insert(*write);
