@@ -5,6 +5,7 @@
 //! [`history::History`], which the oracles judge while it grows. See `SIMULATION.md`.
 #![forbid(unsafe_code)]
 
+pub mod campaign;
 pub mod history;
 pub mod oracles;
 pub mod plan;
