@@ -11,9 +11,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::scope;
 
-/// Where searches begin.
-pub const STARTS: [u64; 5] = [1, 100_001, 200_001, 300_001, 400_001];
-
 /// How to search.
 #[derive(Debug, Clone)]
 pub struct Options {

@@ -4,7 +4,7 @@
 //! `file.json oracle — what it was` with the plan in a file beside the ledger, in the folder
 //! `ledger`. Lines that begin with `#` are comments.
 
-use super::origin::{Case, Make, Origin};
+use super::origin::{Case, Origin};
 use super::suite::Suite;
 use crate::plan::Plan;
 use anyhow::{Context, Result, bail};
@@ -82,11 +82,11 @@ fn case(entry: Entry, suite: &Suite, folder: &Path) -> Result<Case> {
             let scenario = suite
                 .scenario(&scenario)
                 .with_context(|| format!("the ledger names no known scenario: {scenario}"))?;
-            Make::Seed(*scenario, seed)
+            Case::Seed(*scenario, seed)
         }
         Origin::File(file) => {
             let plan = read_plan(&folder.join(&file))?;
-            Make::Plan(format!("ledger/{file}"), Box::new(plan))
+            Case::Plan(format!("ledger/{file}"), Box::new(plan))
         }
     })
 }

@@ -21,7 +21,7 @@ pub mod sweep;
 pub mod words;
 
 pub use case::{NO_PANIC, run_alone};
-pub use origin::{Case, Make, Origin, Queue};
+pub use origin::{Case, Origin, Queue};
 pub use progress::Progress;
 pub use seeds::Seeds;
 pub use suite::{Bug, Run, Scenario, Suite};

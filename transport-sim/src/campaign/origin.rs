@@ -44,19 +44,16 @@ impl Origin {
     }
 }
 
-/// How to make a plan.
+/// A plan to run, or how to make it.
 #[derive(Debug, Clone)]
-pub enum Make {
+pub enum Case {
     /// From a scenario and a seed.
     Seed(Scenario, u64),
     /// It is there.
     Plan(String, Box<Plan>),
 }
 
-/// A plan to run.
-pub type Case = Make;
-
-impl Make {
+impl Case {
     /// Where it comes from.
     #[must_use]
     pub fn origin(&self) -> Origin {
@@ -111,7 +108,7 @@ impl Queue {
         }
         let (index, each) = (index - self.first.len() as u64, self.scenarios.len() as u64);
         let seed = self.seeds.get(index.checked_div(each)?)?;
-        Some(Make::Seed(self.scenarios[(index % each) as usize], seed))
+        Some(Case::Seed(self.scenarios[(index % each) as usize], seed))
     }
 }
 
@@ -123,7 +120,7 @@ mod tests {
     #[test]
     fn what_failed_once_comes_first_then_every_scenario_of_a_seed() {
         let queue = Queue {
-            first: vec![Make::Plan("ledger/old.json".into(), Box::new(fake::plan(9)))],
+            first: vec![Case::Plan("ledger/old.json".into(), Box::new(fake::plan(9)))],
             scenarios: fake::SCENARIOS.to_vec(),
             seeds: "3..5".parse().expect("seeds"),
         };

@@ -19,8 +19,8 @@ pub struct Sites {
 pub struct Summary {
     /// By fault, then by state: how often the one met the other; `None` where it cannot.
     pub cells: BTreeMap<&'static str, Vec<(&'static str, Option<u64>)>>,
-    /// Cells that could have been reached: `fault × state`.
-    pub unreached_cells: Vec<String>,
+    /// By fault: states that it could have met.
+    pub unreached_cells: BTreeMap<&'static str, Vec<&'static str>>,
     /// How often each thing happened.
     pub facts: BTreeMap<String, u64>,
     /// Things that never happened.
@@ -33,14 +33,15 @@ impl Summary {
     /// Sums a campaign up. `sites` are all sites that there are.
     #[must_use]
     pub fn new(coverage: &Coverage, sites: &[&str]) -> Self {
-        let (mut cells, mut unreached_cells) = (BTreeMap::new(), Vec::new());
+        let mut cells = BTreeMap::new();
+        let mut unreached_cells: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for fault in FAULTS {
             let mut row = Vec::new();
             for state in State::ALL {
                 let count = coverage.cells.get(&(fault, state)).copied().unwrap_or(0);
                 let possible = count > 0 || impossible(fault, state).is_none();
                 if possible && count == 0 {
-                    unreached_cells.push(format!("{fault} × {}", state.name()));
+                    unreached_cells.entry(fault).or_default().push(state.name());
                 }
                 row.push((state.short(), possible.then_some(count)));
             }
@@ -79,9 +80,12 @@ impl fmt::Display for Summary {
             writeln!(f)?;
         }
         let possible = self.cells.values().flatten().filter(|it| it.1.is_some()).count();
-        let reached = possible - self.unreached_cells.len();
+        let reached = possible - self.unreached_cells.values().map(Vec::len).sum::<usize>();
         writeln!(f, "{reached} of {possible} cells reached (- never, · cannot happen)")?;
-        list(f, "cells never reached", &self.unreached_cells)?;
+        for (fault, states) in &self.unreached_cells {
+            let states: Vec<_> = states.iter().map(|it| (*it).to_owned()).collect();
+            list(f, &format!("{fault} never met"), &states)?;
+        }
         let reached = self.facts.len() - self.unreached_facts.len();
         writeln!(f, "{reached} of {} things happened at least once", self.facts.len())?;
         list(f, "things that never happened", &self.unreached_facts)?;
@@ -133,8 +137,9 @@ mod tests {
         assert_eq!(summary.sites.silent, ["never-fires"]);
         assert!(text.contains("sites that never fired:\n  never-fires\n"), "{text}");
         assert!(summary.unreached_facts.contains(&"stale echo".to_owned()));
-        assert!(summary.unreached_cells.contains(&"restart × asleep".to_owned()));
-        assert!(!summary.unreached_cells.contains(&"restart × idle".to_owned()));
+        assert!(summary.unreached_cells["restart"].contains(&"asleep"));
+        assert!(!summary.unreached_cells["restart"].contains(&"idle"));
+        assert!(text.contains("restart never met:\n  P waits for its prefill, "), "{text}");
         assert_eq!(summary.facts["load failed: TimedOut"], 2);
         assert!(text.lines().all(|it| it.chars().count() <= 18 + 17 * 8));
     }

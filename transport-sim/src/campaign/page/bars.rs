@@ -5,6 +5,7 @@ use super::rows::Rows;
 use super::select::Selection;
 use super::svg::escape;
 use crate::history::{Event, Lane, NodeId, What};
+use crate::plan::Plan;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -40,12 +41,20 @@ const SLOTS: usize = 5;
 
 struct Bars<'a> {
     html: &'a mut String,
+    plan: &'a Plan,
     lanes: &'a Lanes,
     open: BTreeMap<(Lane, Key), Open>,
 }
 
-pub fn draw(html: &mut String, events: &[Event], shown: &Selection, lanes: &Lanes, rows: &Rows) {
-    let mut bars = Bars { html, lanes, open: BTreeMap::new() };
+pub fn draw(
+    html: &mut String,
+    plan: &Plan,
+    events: &[Event],
+    shown: &Selection,
+    lanes: &Lanes,
+    rows: &Rows,
+) {
+    let mut bars = Bars { html, plan, lanes, open: BTreeMap::new() };
     for index in shown.iter() {
         let (Some(event), Some(y)) = (events.get(index), rows.y(index)) else { continue };
         bars.event(event, y);
@@ -85,6 +94,11 @@ impl Bars<'_> {
         keys.into_iter().for_each(|(lane, key)| self.close(lane, key, y));
     }
 
+    /// Whether a fault takes time; a kill for good takes none, its node's bar says enough.
+    fn lasts(&self, happening: usize) -> bool {
+        self.plan.happenings.get(happening).is_some_and(|it| it.what.lasts_ms() > 0)
+    }
+
     fn event(&mut self, event: &Event, y: i64) {
         // Lives share a lane.
         let lane = match event.lane {
@@ -93,7 +107,7 @@ impl Bars<'_> {
         };
         let text = event.to_string();
         match &event.what {
-            What::Happens { index, begins: true, .. } => {
+            What::Happens { index, begins: true, .. } if self.lasts(*index) => {
                 self.open(lane, Key::Fault(*index), "fault", y, text);
             }
             What::Happens { index, begins: false, .. } => self.close(lane, Key::Fault(*index), y),

@@ -46,7 +46,7 @@ pub fn page(plan: &Plan, outcome: &Outcome, title: &str, notes: &[String]) -> St
     html += style::LEGEND;
     html += "</header>\n";
     lanes.heads(&mut html);
-    drawing(&mut html, outcome, &selection, &lanes, &rows);
+    drawing(&mut html, plan, outcome, &selection, &lanes, &rows);
     let _ = write!(html, "<script>{}</script>\n</body>\n</html>\n", style::SCRIPT);
     html
 }
@@ -87,7 +87,14 @@ fn head(html: &mut String, plan: &Plan, outcome: &Outcome, shown: &Selection, no
     }
 }
 
-fn drawing(html: &mut String, outcome: &Outcome, shown: &Selection, lanes: &Lanes, rows: &Rows) {
+fn drawing(
+    html: &mut String,
+    plan: &Plan,
+    outcome: &Outcome,
+    shown: &Selection,
+    lanes: &Lanes,
+    rows: &Rows,
+) {
     let (width, height) = (lanes.width(), rows.height());
     let _ = writeln!(
         html,
@@ -97,7 +104,7 @@ fn drawing(html: &mut String, outcome: &Outcome, shown: &Selection, lanes: &Lane
     lanes.lines(html, height);
     rows.axis(html, width);
     rows.violation(html, width, outcome.violation.as_ref());
-    bars::draw(html, &outcome.events, shown, lanes, rows);
+    bars::draw(html, plan, &outcome.events, shown, lanes, rows);
     arrows::draw(html, &outcome.events, shown, lanes, rows);
     let bad = outcome.violation.as_ref().map(|it| it.event);
     for index in shown.iter() {

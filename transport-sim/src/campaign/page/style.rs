@@ -27,7 +27,8 @@ ul.legend { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 16px; pad
 svg { display: block; } svg text { fill: var(--text); }
 svg .time, svg .gap { fill: var(--dim); text-anchor: end; } svg .gap { font-style: italic; }
 .lane { stroke: var(--lane); } .grid { stroke: var(--grid); }
-.e circle { fill: var(--text); } .e.bad circle { fill: var(--bad); r: 6px; }
+.e circle { fill: var(--text); }
+.e text { paint-order: stroke; stroke: var(--back); stroke-width: 3px; stroke-linejoin: round; } .e.bad circle { fill: var(--bad); r: 6px; }
 .e.bad text, svg text.bad { fill: var(--bad); font-weight: 700; }
 .violation { fill: var(--band); stroke: var(--bad); }
 line.pull { stroke: var(--pull); marker-end: url(#arrow-pull); }

@@ -11,7 +11,6 @@ pub fn escape(text: &str) -> String {
             '>' => escaped += "&gt;",
             '&' => escaped += "&amp;",
             '"' => escaped += "&quot;",
-            // A link in an event is text all the same.
             control if control.is_control() && control != '\n' => escaped.push('\u{fffd}'),
             other => escaped.push(other),
         }

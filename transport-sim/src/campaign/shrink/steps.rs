@@ -100,6 +100,7 @@ fn requests(search: &mut Search<'_>) {
         search.change(|plan| plan.requests[index].retries = 0);
         search.change(|plan| plan.requests[index].max_tokens = 1);
         search.change(|plan| plan.requests[index].shared_len = 0);
+        search.change(|plan| plan.requests[index].at_ms /= 2);
         let shorter = |plan: &mut Plan| {
             let request = &mut plan.requests[index];
             request.prompt_len = (request.prompt_len / 2).max(1);
@@ -112,6 +113,10 @@ fn requests(search: &mut Search<'_>) {
 fn happenings(search: &mut Search<'_>) {
     for index in 0..search.plan.happenings.len() {
         while search.change(|plan| halve_duration(&mut plan.happenings[index].what)) {}
+        search.change(|plan| {
+            plan.happenings[index].at_ms /= 2;
+            plan.happenings.sort_by_key(|it| it.at_ms);
+        });
     }
 }
 
