@@ -3,14 +3,17 @@
 use crate::args::{AlarmArgs, jobs};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use kvbaton_transport_sim::campaign::alarm::{Options, Table, alarm};
+use kvbaton_transport_sim::campaign::alarm::{Found, Options, Table, alarm};
 use kvbaton_transport_sim::campaign::report::commit;
 use kvbaton_transport_sim::campaign::{Bug, Suite};
 use serde_json::json;
-use std::time::Instant;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Seeds between the starts of two searches.
 const APART: u64 = 100_000;
+/// Between two lines where there is no terminal.
+const EVERY: Duration = Duration::from_secs(10);
 
 fn bugs(suite: &Suite, names: &[String]) -> Result<Vec<Bug>> {
     if names.is_empty() {
@@ -43,9 +46,17 @@ pub fn run(suite: &Suite, args: &AlarmArgs) -> Result<bool> {
     let style = ProgressStyle::with_template("{bar:24} {pos}/{len} searches [{elapsed}]");
     let bar =
         ProgressBar::new(total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let found = alarm(suite, &bugs, &options, &|over| bar.set_position(over as u64));
+    let said = Mutex::new(Instant::now());
+    let found = alarm(suite, &bugs, &options, &|over| {
+        bar.set_position(over as u64);
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        if bar.is_hidden() && said.elapsed() >= EVERY {
+            *said = Instant::now();
+            eprintln!("{over}/{total} searches");
+        }
+    });
     bar.finish_and_clear();
-    let all = found.iter().all(kvbaton_transport_sim::campaign::alarm::Found::is_found);
+    let all = found.iter().all(Found::is_found);
     if args.json {
         let seconds = begin.elapsed().as_secs_f64();
         let json = json!({

@@ -266,3 +266,98 @@ impl Facts {
         self.count(fact);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{PullFacts, ReplyFacts};
+    use kvbaton_core::ids::SessionAddress;
+
+    const P: NodeId = NodeId { engine: 0, rank: 0, life: 0 };
+    const D: NodeId = NodeId { engine: 1, rank: 0, life: 0 };
+    const C: ConnectionId = ConnectionId(1);
+
+    fn pull(layout_id: u64, with_layout: bool) -> PullFacts {
+        PullFacts {
+            session: SessionAddress { host: "d".into(), port: 1 },
+            layout_id: LayoutId(layout_id),
+            with_layout,
+            ours: true,
+            generation: None,
+            incarnation: None,
+            timeout_ms: 0,
+            requests: vec![("r".into(), "t".into(), 1, Some(Grant(1)))],
+        }
+    }
+
+    fn sent(layout_id: u64, with_layout: bool) -> What {
+        What::PullSent { connection: C, to: "p".into(), pull: pull(layout_id, with_layout) }
+    }
+
+    fn answer(status: Status, layout_id: u64) -> What {
+        let reply = ReplyFacts {
+            status,
+            ok: Vec::new(),
+            failed: Vec::new(),
+            layout_id: LayoutId(layout_id),
+            incarnation: None,
+            message: None,
+        };
+        What::ReplyReceived { connection: C, from: "p".into(), reply }
+    }
+
+    fn facts(whats: Vec<(NodeId, What)>) -> BTreeMap<String, u64> {
+        let mut facts = Facts::default();
+        for (node, what) in whats {
+            facts.observe(&Event { at: 0, lane: Lane::Node(node), what });
+        }
+        facts.counts
+    }
+
+    #[test]
+    fn l05_a_miss_and_the_resend_after_it_are_seen() {
+        let miss = answer(Status::LayoutMiss, 0);
+        let seen = facts(vec![(D, sent(5, false)), (D, miss.clone()), (D, sent(5, true))]);
+        assert_eq!((seen["layout miss"], seen["resend after miss"]), (1, 1));
+        let seen = facts(vec![(D, sent(5, false)), (D, miss)]);
+        assert!(!seen.contains_key("resend after miss"));
+    }
+
+    #[test]
+    fn l10_an_echo_of_an_older_id_is_stale() {
+        let echo = |id| (D, answer(Status::Finish, id));
+        let seen = facts(vec![(D, sent(5, true)), (D, sent(7, true)), echo(5), echo(7), echo(0)]);
+        assert_eq!(seen["stale echo"], 1);
+    }
+
+    #[test]
+    fn a_pull_that_comes_twice_and_before_its_blocks() {
+        let received = || (P, What::PullReceived { connection: C, pull: pull(5, true) });
+        let seen = facts(vec![received(), received()]);
+        assert_eq!((seen["duplicate pull"], seen["pull before prefill"]), (1, 2));
+    }
+
+    #[test]
+    fn g02_a_revoke_meets_a_write_under_its_grant() {
+        let write = WriteName { from: P, number: 1 };
+        let started = What::WriteStarted {
+            write,
+            to: SessionAddress { host: "d".into(), port: 1 },
+            grant: Some(Grant(1)),
+            generation: None,
+            reads: Vec::new(),
+            bytes: 1,
+        };
+        let revoke = |grant| (D, What::RevokeAsked { grant: Grant(grant) });
+        let seen = facts(vec![(P, started), revoke(2), revoke(1)]);
+        assert_eq!(seen["revoke while a write was landing"], 1);
+    }
+
+    #[test]
+    fn every_counted_fact_is_listed() {
+        let names = names();
+        let unique: BTreeSet<_> = names.iter().collect();
+        assert_eq!(unique.len(), names.len());
+        assert!(names.contains(&"load failed: Prefill(Expired)".to_owned()));
+    }
+}

@@ -42,10 +42,17 @@ struct Connection {
     seen: BTreeMap<Kind, Sent>,
 }
 
+/// A write: where it started, and where a piece landed or was refused last.
+#[derive(Debug, Clone, Copy)]
+struct Written {
+    from: (i64, i64),
+    last: Option<(i64, i64)>,
+}
+
 struct Arrows<'a> {
     html: &'a mut String,
     connections: BTreeMap<ConnectionId, Connection>,
-    writes: BTreeMap<WriteName, (i64, i64, Option<(i64, i64)>)>,
+    writes: BTreeMap<WriteName, Written>,
 }
 
 pub fn draw(html: &mut String, events: &[Event], shown: &Selection, lanes: &Lanes, rows: &Rows) {
@@ -125,29 +132,33 @@ impl Arrows<'_> {
     }
 
     fn write(&mut self, event: &Event, x: i64, y: i64) {
-        let text = event.to_string();
+        let (text, here) = (event.to_string(), (x, y));
         match &event.what {
-            What::WriteStarted { write, .. } => drop(self.writes.insert(*write, (x, y, None))),
+            What::WriteStarted { write, .. } => {
+                self.writes.insert(*write, Written { from: here, last: None });
+            }
             What::Landed { write, seen, .. } => {
-                let Some(it) = self.writes.get_mut(write) else { return };
-                it.2 = Some((x, y));
-                let from = (it.0, it.1);
                 let class = if *seen { "write" } else { "write unseen" };
-                self.line(class, &write.to_string(), from, (x, y), &text);
+                self.piece(*write, class, here, &text);
             }
             What::Refused { write, .. } => {
-                let Some(it) = self.writes.get_mut(write) else { return };
-                it.2 = Some((x, y));
-                let (from, key) = ((it.0, it.1), write.to_string());
-                self.line("write refused", &key, from, (x, y), &text);
-                self.cross(&key, (x, y));
+                self.piece(*write, "write refused", here, &text);
+                self.cross(&write.to_string(), here);
             }
             What::WriteEnded { write, .. } => {
                 // The start is kept: what lands after the end must show.
-                let Some((_, _, Some(last))) = self.writes.get(write).copied() else { return };
-                self.line("told", &write.to_string(), last, (x, y), &text);
+                if let Some(last) = self.writes.get(write).and_then(|it| it.last) {
+                    self.line("told", &write.to_string(), last, here, &text);
+                }
             }
             _ => {}
         }
+    }
+
+    fn piece(&mut self, write: WriteName, class: &str, to: (i64, i64), text: &str) {
+        let Some(it) = self.writes.get_mut(&write) else { return };
+        it.last = Some(to);
+        let from = it.from;
+        self.line(class, &write.to_string(), from, to, text);
     }
 }

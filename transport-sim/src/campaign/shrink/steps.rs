@@ -18,7 +18,7 @@ pub fn simpler(search: &mut Search<'_>) {
     engines(search);
     requests(search);
     happenings(search);
-    search.change(|plan| halve_times(plan));
+    search.change(halve_times);
 }
 
 fn odds(search: &mut Search<'_>) {
