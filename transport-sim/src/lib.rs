@@ -5,6 +5,7 @@
 //! [`history::History`], which the oracles judge while it grows. See `SIMULATION.md`.
 
 pub mod bootstrap;
+pub mod campaign;
 pub mod control;
 pub mod data;
 pub mod history;

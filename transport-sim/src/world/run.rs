@@ -76,7 +76,18 @@ fn words(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "?".into())
 }
 
-fn plant(_options: &RunOptions) {}
+/// Plants the bug of the options on this thread.
+#[cfg(feature = "planted-bugs")]
+fn plant(options: &RunOptions) {
+    let bug = options.plant.as_deref().map(|name| name.parse().expect("the caller has checked it"));
+    kvbaton_core::planted::plant(bug);
+}
+
+/// Without the feature there is nothing to plant.
+#[cfg(not(feature = "planted-bugs"))]
+fn plant(options: &RunOptions) {
+    assert!(options.plant.is_none(), "this build has no planted bugs: use `cargo xtask alarm`");
+}
 
 async fn live(sim: &Arc<Sim>) {
     runtime::spawn_local(sim.clone().run_clockwork());

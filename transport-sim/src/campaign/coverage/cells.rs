@@ -1,0 +1,70 @@
+//! The rows of the table, and the cells that cannot be reached.
+
+use super::states::State;
+
+/// A control message vanished; no happening, but a fault all the same.
+pub const MESSAGE_LOST: &str = "message lost";
+
+/// Every fault, as [`crate::plan::Happening::name`] names it, and what happens by chance.
+pub const FAULTS: [&str; 15] = [
+    "kill for good",
+    "restart elsewhere",
+    "restart",
+    "stop",
+    "cut",
+    "slow",
+    "reset",
+    "forget directory",
+    "pause abort",
+    "pause wait",
+    "pause keep",
+    "sleep",
+    "update weights",
+    "release all",
+    MESSAGE_LOST,
+];
+
+/// Faults that touch P engines alone.
+const PREFILL_ONLY: [&str; 2] = ["forget directory", "release all"];
+
+/// Why a fault cannot find an engine in a state; `None` when it can.
+#[must_use]
+pub fn impossible(fault: &str, state: State) -> Option<&'static str> {
+    if PREFILL_ONLY.contains(&fault) && State::DECODE.contains(&state) {
+        return Some("only P engines have it, and they load nothing");
+    }
+    if fault == MESSAGE_LOST && state == State::Idle {
+        return Some("D has a load or a drop of one under way when a message is lost");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Happening, PauseMode};
+
+    #[test]
+    fn every_happening_has_a_row() {
+        let (engine, from, to, for_ms) = (0, 0, 1, 1);
+        let pause = |mode| Happening::Pause { engine, mode, clear: false, for_ms };
+        let all = [
+            Happening::Kill { engine, down_ms: None, moves: false },
+            Happening::Kill { engine, down_ms: Some(1), moves: true },
+            Happening::Kill { engine, down_ms: Some(1), moves: false },
+            Happening::Stop { engine, for_ms },
+            Happening::Cut { from, to, for_ms },
+            Happening::Slow { from, to, times: 2, for_ms },
+            Happening::Reset { from, to },
+            Happening::ForgetDirectory { engine },
+            pause(PauseMode::Abort),
+            pause(PauseMode::Wait),
+            pause(PauseMode::Keep),
+            Happening::Sleep { engine, for_ms },
+            Happening::UpdateWeights { for_ms, sleep: false },
+            Happening::ReleaseAll { engine },
+        ];
+        let names: Vec<_> = all.iter().map(Happening::name).chain([MESSAGE_LOST]).collect();
+        assert_eq!(names, FAULTS);
+    }
+}
