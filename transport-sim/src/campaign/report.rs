@@ -187,7 +187,8 @@ impl fmt::Display for Report {
             write!(f, "{shrunk}")?;
         }
         if !self.events.is_empty() {
-            writeln!(f, "the last {} events:", self.events.len())?;
+            let of = if self.shrunk.is_some() { " of the cut-down run" } else { "" };
+            writeln!(f, "the last {} events{of}:", self.events.len())?;
             self.events.iter().try_for_each(|it| writeln!(f, "{it}"))?;
         }
         if let Some(page) = &self.page {
@@ -254,7 +255,7 @@ mod tests {
             "cut down from 16 to 2 events",
             "--plan out/plan.json",
             "loss 40",
-            "the last 25 events:",
+            "the last 25 events of the cut-down run:",
             "kill e0, start it again",
         ] {
             assert!(text.contains(part), "{part} is missing:\n{text}");

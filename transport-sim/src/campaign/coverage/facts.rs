@@ -326,8 +326,9 @@ mod tests {
     #[test]
     fn l10_an_echo_of_an_older_id_is_stale() {
         let echo = |id| (D, answer(Status::Finish, id));
-        let seen = facts(vec![(D, sent(5, true)), (D, sent(7, true)), echo(5), echo(7), echo(0)]);
-        assert_eq!(seen["stale echo"], 1);
+        let (first, second) = ((D, sent(5, true)), (D, sent(7, true)));
+        let seen = facts(vec![first, echo(5), second, echo(5), echo(5), echo(7), echo(0)]);
+        assert_eq!(seen["stale echo"], 2);
     }
 
     #[test]
