@@ -55,8 +55,8 @@ mod tests {
     use super::*;
     use crate::history::ConnectionId;
     use crate::oracles::made_up::{
-        Story, caught, held, legal, load, load_failed, load_refused, loaded, plan, send_ended,
-        write_ended, write_failed, write_name,
+        Story, caught, held, hold_refused, legal, load, load_failed, load_refused, loaded, plan,
+        send_ended, write_ended, write_failed, write_name,
     };
 
     #[test]
@@ -71,7 +71,7 @@ mod tests {
             send_ended("a", Err("Expired")),
             write_ended(1, write_failed(true)),
             What::Refused { write: write_name(1), why: "outside".into() },
-            What::HoldRefused { request: "a".into(), transfer: "a".into(), why: "full".into() },
+            hold_refused("a"),
             What::ConnectionBroken { connection },
         ];
         let mut stormy = plan();

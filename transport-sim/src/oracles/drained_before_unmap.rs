@@ -101,8 +101,8 @@ mod tests {
     use super::*;
     use crate::history::WriteEnd;
     use crate::oracles::made_up::{
-        OF_D, OF_P, Story, caught, held, landed, legal, load, loaded, send_ended, write,
-        write_ended,
+        OF_D, OF_P, Story, caught, held, hold_refused, landed, legal, load, load_refused, loaded,
+        send_ended, write, write_ended,
     };
 
     fn unregister(story: Story) -> Story {
@@ -157,5 +157,13 @@ mod tests {
         let story = unregister_d(Story::new()).d(What::Unmapped);
         caught(oracle(), story.clone().d(landed(1, None, &[(0, 8)])), "not mapped");
         legal(oracle(), story.d(What::Mapped).d(landed(1, None, &[(0, 8)])));
+    }
+
+    #[test]
+    fn what_was_refused_uses_nothing() {
+        let story = unregister(Story::new()).p(held("a", &[])).p(hold_refused("a"));
+        legal(oracle(), story.p(What::Unmapped));
+        let story = unregister_d(Story::new()).d(load("a", &[])).d(load_refused("a"));
+        legal(oracle(), story.d(What::Unmapped));
     }
 }

@@ -60,7 +60,9 @@ impl Oracle for FewPulls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracles::made_up::{Story, caught, legal, load, loaded, pull, pull_sent};
+    use crate::oracles::made_up::{
+        Story, caught, legal, load, load_refused, loaded, pull, pull_sent,
+    };
 
     fn pulled(mut story: Story, times: u64) -> Story {
         for connection in 0..times {
@@ -75,5 +77,11 @@ mod tests {
         legal(FewPulls::default(), pulled(asked(), 3));
         caught(FewPulls::default(), pulled(asked(), 4), "a is pulled 4 times from tcp://p:1");
         legal(FewPulls::default(), pulled(pulled(asked(), 3).d(loaded("a")).d(load("a", &[])), 3));
+    }
+
+    #[test]
+    fn a_load_that_was_refused_is_not_counted() {
+        let story = Story::new().d(load("a", &[])).d(load_refused("a"));
+        legal(FewPulls::default(), pulled(story, 4));
     }
 }

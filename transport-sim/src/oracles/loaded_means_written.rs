@@ -81,7 +81,7 @@ impl Oracle for LoadedMeansWritten {
 mod tests {
     use super::*;
     use crate::oracles::made_up::{
-        Story, caught, landed, legal, load, load_failed, loaded, pull, pull_sent,
+        Story, caught, landed, legal, load, load_failed, load_refused, loaded, pull, pull_sent,
     };
 
     fn asked() -> Story {
@@ -133,5 +133,11 @@ mod tests {
         );
         let both = story.d(landed(1, Some(7), &[(128, 64)])).d(unseen(Some(7)));
         caught(LoadedMeansWritten::default(), both.d(loaded("a")), "pages that are gone");
+    }
+
+    #[test]
+    fn a_load_that_was_refused_misses_nothing() {
+        let story = Story::new().d(load("a", &[(0, 64)])).d(load_refused("a"));
+        legal(LoadedMeansWritten::default(), story.d(load("a", &[])).d(loaded("a")));
     }
 }

@@ -133,6 +133,10 @@ pub(super) fn held(name: &str, of: &[(u64, u64)]) -> What {
     What::Held { request: name.into(), transfer: name.into(), rows: rows(of), weights: 1 }
 }
 
+pub(super) fn hold_refused(name: &str) -> What {
+    What::HoldRefused { request: name.into(), transfer: name.into(), why: "full".into() }
+}
+
 pub(super) fn send_ended(name: &str, ended: Result<(), &str>) -> What {
     let ended = ended.map_or_else(|why| SendFact::Failed(why.into()), |()| SendFact::Sent);
     What::SendEnded { request: name.into(), transfer: name.into(), ended }

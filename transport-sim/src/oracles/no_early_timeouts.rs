@@ -109,7 +109,8 @@ impl Oracle for NoEarlyTimeouts {
 mod tests {
     use super::*;
     use crate::oracles::made_up::{
-        Story, caught, held, legal, load, load_failed, plan, pull, pull_received, send_ended,
+        Story, caught, held, hold_refused, legal, load, load_failed, load_refused, plan, pull,
+        pull_received, send_ended,
     };
 
     fn oracle() -> NoEarlyTimeouts {
@@ -156,5 +157,16 @@ mod tests {
             NoEarlyTimeouts::new(&plan),
             story.d(load_failed("a", "TimedOut", "request a: late")),
         );
+    }
+
+    #[test]
+    fn what_was_refused_began_nothing() {
+        let story = Story::new().p(held("a", &[])).p(hold_refused("a")).at(15_000);
+        let story = story.p(held("a", &[])).at(20_000).p(send_ended("a", Err("Expired")));
+        caught(oracle(), story, "after 5000 ms");
+        let story = Story::new().d(load("a", &[])).d(load_refused("a")).at(5_000);
+        let story = story.d(load("a", &[])).at(8_000);
+        let story = story.d(load_failed("a", "TimedOut", "request a: late"));
+        caught(oracle(), story, "after 3000 ms");
     }
 }

@@ -112,4 +112,11 @@ mod tests {
         let story = story.d(load_refused("a")).d(landed(1, None, &[(0, 64)]));
         legal(NothingAfterSettled::default(), story);
     }
+
+    #[test]
+    fn p11_a_load_that_was_refused_keeps_no_rows_open() {
+        let story = Story::new().d(load("a", &[(0, 64)])).d(load("a", &[(0, 64)]));
+        let story = story.d(load_refused("a")).d(loaded("a")).d(landed(1, None, &[(0, 64)]));
+        caught(NothingAfterSettled::default(), story, "the engine's since");
+    }
 }

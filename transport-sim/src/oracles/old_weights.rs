@@ -79,7 +79,9 @@ impl Oracle for OldWeights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracles::made_up::{Story, caught, held, legal, load, load_failed, loaded};
+    use crate::oracles::made_up::{
+        Story, caught, held, legal, load, load_failed, load_refused, loaded,
+    };
 
     fn of_weights(what: What, new: u64) -> What {
         match what {
@@ -127,6 +129,13 @@ mod tests {
     #[test]
     fn p10_a_full_hit_loads_nothing() {
         let story = Story::new().p(held("a", &[])).d(load("a", &[])).engine(1, updated(2));
+        legal(OldWeights::default(), story.d(loaded("a")));
+    }
+
+    #[test]
+    fn a_load_that_was_refused_runs_no_weights() {
+        let story = Story::new().d(load("a", &[(0, 8)])).d(load_refused("a"));
+        let story = story.engine(1, updated(2)).d(of_weights(load("a", &[(0, 8)]), 2));
         legal(OldWeights::default(), story.d(loaded("a")));
     }
 }

@@ -62,7 +62,9 @@ impl Oracle for OwnLoadOnly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracles::made_up::{Story, caught, landed, legal, load, loaded, pull, pull_sent};
+    use crate::oracles::made_up::{
+        Story, caught, landed, legal, load, load_refused, loaded, pull, pull_sent,
+    };
 
     fn two() -> Story {
         let story = Story::new().d(load("a", &[(0, 64)])).d(load("b", &[(64, 64)]));
@@ -93,5 +95,13 @@ mod tests {
     fn rows_of_an_ended_load_are_nobodys() {
         let story = two().d(loaded("b")).d(landed(1, Some(7), &[(64, 8)]));
         legal(OwnLoadOnly::default(), story);
+    }
+
+    #[test]
+    fn a_load_that_was_refused_owns_no_rows() {
+        let story = Story::new().d(load("a", &[(64, 64)])).d(load_refused("a"));
+        let story = story.d(load("a", &[(0, 64)])).d(load("b", &[(64, 64)]));
+        let story = story.d(pull_sent(1, pull(3, true, &[("a", 7), ("b", 8)])));
+        caught(OwnLoadOnly::default(), story.d(landed(1, Some(7), &[(64, 8)])), "b's load");
     }
 }

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::history::WriteEnd;
     use crate::oracles::made_up::{
-        Story, caught, held, legal, send_ended, write, write_ended, write_failed,
+        Story, caught, held, hold_refused, legal, send_ended, write, write_ended, write_failed,
     };
 
     fn writing() -> Story {
@@ -118,5 +118,11 @@ mod tests {
     #[test]
     fn the_dead_read_nothing() {
         legal(ReadsWhileHeld::default(), writing().p(What::Killed).p(send_ended("a", Ok(()))));
+    }
+
+    #[test]
+    fn what_was_refused_is_not_held() {
+        let story = Story::new().p(held("a", &[(0, 64)])).p(hold_refused("a"));
+        caught(ReadsWhileHeld::default(), story.p(write(1, 7, &[(0, 32)])), "no request holds");
     }
 }

@@ -73,7 +73,7 @@ impl Oracle for ReleasedSoon {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracles::made_up::{Story, caught, held, legal, plan, send_ended};
+    use crate::oracles::made_up::{Story, caught, held, hold_refused, legal, plan, send_ended};
 
     fn oracle() -> ReleasedSoon {
         ReleasedSoon::new(&plan())
@@ -111,8 +111,7 @@ mod tests {
 
     #[test]
     fn p11_a_refused_hold_owes_nothing() {
-        let refused =
-            What::HoldRefused { request: "a".into(), transfer: "a".into(), why: "full".into() };
+        let refused = hold_refused("a");
         legal(oracle(), later(released().p(refused)));
     }
 }

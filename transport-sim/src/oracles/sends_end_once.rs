@@ -99,7 +99,9 @@ impl Oracle for SendsEndOnce {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracles::made_up::{Story, caught, held, legal, plan, send_ended, write};
+    use crate::oracles::made_up::{
+        Story, caught, held, hold_refused, legal, plan, send_ended, write,
+    };
 
     fn oracle() -> SendsEndOnce {
         SendsEndOnce::new(&plan())
@@ -147,8 +149,7 @@ mod tests {
 
     #[test]
     fn p11_a_refused_hold_does_not_end() {
-        let refused =
-            What::HoldRefused { request: "a".into(), transfer: "a".into(), why: "in use".into() };
+        let refused = hold_refused("a");
         let story = hold().p(held("a", &[])).p(refused.clone()).p(send_ended("a", Ok(())));
         legal(oracle(), later(story.clone()));
         caught(oracle(), story.p(refused), "that nobody asked");
