@@ -157,7 +157,7 @@ bugs! {
     // In data planes: a simulated transport asks for these.
 
     /// D's data plane takes writes of an older generation `[Z02]`. The simulated transport
-    /// plants it. Shows with a write that is late for a sleep: bytes land after the wake.
+    /// plants it. Shows with a P that names an older registration: its bytes land.
     GenerationNotChecked = "generation-not-checked", "Z02";
     /// A revoke returns, and the grant stays live `[G02]`. The simulated transport plants it.
     /// Shows with a late or duplicated write: bytes land in blocks that were given back.
@@ -165,9 +165,10 @@ bugs! {
     /// A write under a live grant may land outside its rows `[G01]`. The simulated transport
     /// plants it. Shows with a P that writes elsewhere: bytes of other loads change.
     RowsNotChecked = "rows-not-checked", "G01";
-    /// The data plane's unregister returns while a write still lands `[S05]`. The simulated
-    /// transport plants it. Shows with a slow write and a sleep: bytes land after the unmap.
-    UnregisterReturnsEarly = "unregister-returns-early", "S05";
+    /// The data plane keeps the pages that were pinned first over an unregister and a new
+    /// registration `[S04]`. The simulated transport plants it. Shows when D wakes: bytes land
+    /// where nobody sees them, and count as written.
+    PagesKeptOverWake = "pages-kept-over-wake", "S04";
 }
 
 impl fmt::Display for Bug {

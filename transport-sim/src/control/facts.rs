@@ -18,7 +18,8 @@ pub fn inbound(connection: ConnectionId, sent_to: Option<Arc<str>>, payload: &By
             }
         }
         Ok(ToPrefill::Drop(drop)) => {
-            let transfers = drop.transfers.into_iter().map(|(_, transfer, _)| transfer).collect();
+            let transfers =
+                drop.transfers.into_iter().map(|(_, transfer, grant)| (transfer, grant)).collect();
             match sent_to {
                 Some(to) => What::DropSent { connection, to, transfers },
                 None => What::DropReceived { connection, transfers },

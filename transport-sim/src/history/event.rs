@@ -202,15 +202,15 @@ pub enum What {
         connection: ConnectionId,
         /// P's address.
         to: Arc<str>,
-        /// The transfers.
-        transfers: Vec<TransferId>,
+        /// The transfers, and the grants of the loads that ended.
+        transfers: Vec<(TransferId, Grant)>,
     },
     /// P: a drop came in.
     DropReceived {
         /// Its connection.
         connection: ConnectionId,
-        /// The transfers.
-        transfers: Vec<TransferId>,
+        /// The transfers, and the grants of the loads that ended.
+        transfers: Vec<(TransferId, Grant)>,
     },
     /// A message that is none of ours, or unreadable, was sent or came in.
     Unreadable {

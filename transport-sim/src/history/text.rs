@@ -4,6 +4,7 @@ use super::{
     Answer, Event, Lane, LoadFact, NodeId, PullFacts, ReplyFacts, SendFact, What, WriteEnd,
     WriteName,
 };
+use kvbaton_core::ids::{Grant, TransferId};
 use kvbaton_core::region::MemoryRange;
 use std::fmt;
 
@@ -85,6 +86,14 @@ impl fmt::Display for Answer {
     }
 }
 
+struct Dropped<'a>(&'a [(TransferId, Grant)]);
+
+impl fmt::Display for Dropped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(transfer, grant)| write!(f, " {transfer} ({grant})"))
+    }
+}
+
 struct Rows<'a>(&'a [MemoryRange]);
 
 impl fmt::Display for Rows<'_> {
@@ -142,10 +151,10 @@ impl fmt::Display for What {
                 write!(f, "← c{} {from} {reply}", connection.0)
             }
             Self::DropSent { connection, to, transfers } => {
-                write!(f, "→ c{} {to} drop {transfers:?}", connection.0)
+                write!(f, "→ c{} {to} drop{}", connection.0, Dropped(transfers))
             }
             Self::DropReceived { connection, transfers } => {
-                write!(f, "← c{} drop {transfers:?}", connection.0)
+                write!(f, "← c{} drop{}", connection.0, Dropped(transfers))
             }
             Self::Unreadable { connection } => write!(f, "c{} unreadable", connection.0),
             Self::ConnectionClosed { connection } => write!(f, "c{} closed", connection.0),

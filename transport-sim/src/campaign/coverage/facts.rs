@@ -171,7 +171,7 @@ impl Facts {
             }
             What::DropReceived { transfers, .. } => {
                 self.count("drop received");
-                for transfer in transfers {
+                for (transfer, _) in transfers {
                     if !self.pulled.contains(&(node, transfer.clone())) {
                         self.count("drop before its pull");
                     }
