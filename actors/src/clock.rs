@@ -1,6 +1,6 @@
 //! The node's monotonic clock, as core counts time.
 
-use crate::runtime::Instant;
+use crate::runtime::{Instant, elapsed};
 use kvbaton_core::time::Timestamp;
 
 /// Counts from the node's start.
@@ -19,6 +19,6 @@ impl Clock {
     /// Time since the start.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        Timestamp(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Timestamp(u64::try_from(elapsed(self.start).as_nanos()).unwrap_or(u64::MAX))
     }
 }

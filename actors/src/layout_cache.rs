@@ -283,3 +283,15 @@ impl Handler<SetLocal> for LayoutCache {
         }
     }
 }
+
+/// Asks how many layouts of D ranks are stored.
+#[derive(Message)]
+#[rtype(result = "usize")]
+pub struct AskLayouts;
+
+impl Handler<AskLayouts> for LayoutCache {
+    type Result = usize;
+    fn handle(&mut self, _: AskLayouts, _: &mut Self::Context) -> usize {
+        self.table.len().0
+    }
+}

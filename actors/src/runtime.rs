@@ -28,6 +28,69 @@ pub fn run<F: Future + 'static>(future: F) -> F::Output {
     madsim::runtime::Runtime::new().block_on(future)
 }
 
+/// Time since `start` as the current node's clock counts it.
+#[cfg(not(madsim))]
+#[must_use]
+pub fn elapsed(start: Instant) -> Duration {
+    start.elapsed()
+}
+
+/// Time since `start` as the current node's clock counts it.
+#[cfg(madsim)]
+#[must_use]
+pub fn elapsed(start: Instant) -> Duration {
+    drift::of_the_node(start.elapsed())
+}
+
+/// Simulated nodes whose clocks run faster or slower than the world's.
+#[cfg(madsim)]
+pub mod drift {
+    use madsim::task::NodeId;
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    const MILLION: i128 = 1_000_000;
+
+    thread_local!(static RATES: RefCell<BTreeMap<NodeId, i32>> = const { RefCell::new(BTreeMap::new()) });
+
+    /// Makes the current node's clock run faster by `ppm` parts per million, -500,000 to
+    /// 500,000. A run needs a thread of its own, as it does anyway.
+    pub fn set(ppm: i32) {
+        let ppm = ppm.clamp(-500_000, 500_000);
+        RATES.with_borrow_mut(|rates| rates.insert(madsim::plugin::node(), ppm));
+    }
+
+    fn rate() -> i128 {
+        let ppm = RATES.with_borrow(|rates| {
+            if rates.is_empty() { 0 } else { *rates.get(&madsim::plugin::node()).unwrap_or(&0) }
+        });
+        MILLION + i128::from(ppm)
+    }
+
+    fn scaled(time: Duration, by: i128, of: i128) -> Duration {
+        let nanos = i128::try_from(time.as_nanos()).unwrap_or(i128::MAX / MILLION / 2);
+        Duration::from_nanos(u64::try_from(nanos * by / of).unwrap_or(u64::MAX))
+    }
+
+    /// What the node's clock shows of a time in the world.
+    pub(super) fn of_the_node(time: Duration) -> Duration {
+        match rate() {
+            MILLION => time,
+            rate => scaled(time, rate, MILLION),
+        }
+    }
+
+    /// How long a time of the node's clock takes in the world.
+    pub(super) fn in_the_world(time: Duration) -> Duration {
+        match rate() {
+            MILLION => time,
+            // Rounded up: a timer never rings before the clock shows its time.
+            rate => scaled(time, MILLION, rate) + Duration::from_nanos(1),
+        }
+    }
+}
+
 /// Starts an actor on the current node.
 pub fn start<A: Actor<Context = Context<A>>>(actor: A) -> Addr<A> {
     create(|_| actor)
@@ -73,6 +136,8 @@ pub struct Sleep {
 /// Completes after `duration`.
 #[must_use]
 pub fn sleep(duration: Duration) -> Sleep {
+    #[cfg(madsim)]
+    let duration = drift::in_the_world(duration);
     Sleep { inner: Box::pin(tokio::time::sleep(duration)), registered: None }
 }
 

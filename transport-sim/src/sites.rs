@@ -18,6 +18,8 @@ pub const ALL: &[&str] = &[
     UNREGISTER_FAILS,
     UNREGISTER_SLOW,
     WRITE_LATE,
+    WRITE_STALE,
+    WRITE_STRAYS,
 ];
 
 /// A write's last acknowledgement gets lost: all of it landed, its issuer times out.
@@ -50,6 +52,12 @@ pub const UNREGISTER_FAILS: &str = "unregister-fails";
 pub const UNREGISTER_SLOW: &str = "unregister-slow";
 /// A write waits up to 300 ms in its data plane before its first piece.
 pub const WRITE_LATE: &str = "write-late";
+
+/// P's data plane names the registration that it knew of D before, as caches of keys do: D
+/// has to refuse it.
+pub const WRITE_STALE: &str = "write-stale";
+/// A piece of a write is sent to an address outside the load's rows: D has to refuse it.
+pub const WRITE_STRAYS: &str = "write-strays";
 
 #[cfg(test)]
 mod tests {

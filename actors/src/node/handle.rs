@@ -5,6 +5,7 @@ use super::registration::{Memory, new_grant};
 use super::start::{NodeError, start_actors};
 use crate::decode_receiver::{AskReceiver, DecodeReceiver, DropLoads, ReceiverStatus, StartLoads};
 use crate::events::{Event, EventQueue};
+use crate::layout_cache::{AskLayouts, LayoutCache};
 use crate::lifecycle_manager::{
     AskLifecycle, LifecycleManager, Register, RegistrationError, Restore, Unregister,
 };
@@ -28,6 +29,7 @@ pub struct NodeHandle {
     sender: Addr<PrefillSender>,
     receiver: Addr<DecodeReceiver>,
     lifecycle: Addr<LifecycleManager>,
+    layouts: Addr<LayoutCache>,
     data: Arc<dyn DataPlane>,
     events: EventQueue,
     address: Option<String>,
@@ -42,6 +44,8 @@ pub struct NodeStatus {
     pub sender: SenderStatus,
     /// D's side.
     pub receiver: ReceiverStatus,
+    /// Layouts of D ranks that P's side stores; at most `peer_layouts` `[L08]`.
+    pub layouts: usize,
     /// The data plane's counters.
     pub data: DataCounters,
 }
@@ -81,11 +85,12 @@ impl NodeHandle {
         sender: Addr<PrefillSender>,
         receiver: Addr<DecodeReceiver>,
         lifecycle: Addr<LifecycleManager>,
+        layouts: Addr<LayoutCache>,
         data: Arc<dyn DataPlane>,
         events: EventQueue,
         address: Option<String>,
     ) -> Self {
-        Self { sender, receiver, lifecycle, data, events, address }
+        Self { sender, receiver, lifecycle, layouts, data, events, address }
     }
 
     /// Control-plane address that a sending node listens on.
@@ -255,6 +260,7 @@ impl NodeHandle {
             registration: self.lifecycle.send(AskLifecycle).await.ok()?.0,
             sender: self.sender.send(AskSender).await.ok()?,
             receiver: self.receiver.send(AskReceiver).await.ok()?,
+            layouts: self.layouts.send(AskLayouts).await.ok()?,
             data: self.data.counters(),
         })
     }

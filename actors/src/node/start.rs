@@ -80,9 +80,14 @@ pub async fn start_actors(
         address = Some(control.listen(inbox).await?);
     }
     let announce = announcement(&config, address.as_deref(), incarnation);
-    let others = Others { sender: sender.clone(), receiver: receiver.clone(), layouts, discovery };
+    let others = Others {
+        sender: sender.clone(),
+        receiver: receiver.clone(),
+        layouts: layouts.clone(),
+        discovery,
+    };
     let lifecycle = runtime::start(LifecycleManager::new(clock, data.clone(), others, announce));
-    Ok(NodeHandle::new(sender, receiver, lifecycle, data, events, address))
+    Ok(NodeHandle::new(sender, receiver, lifecycle, layouts, data, events, address))
 }
 
 fn announcement(

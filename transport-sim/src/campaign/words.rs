@@ -23,6 +23,7 @@ fn engine(index: usize, it: &EnginePlan) -> String {
     let side = match it.side {
         Side::Prefill => "P",
         Side::Decode => "D",
+        Side::Both => "P and D",
     };
     let kind = match it.kind {
         Kind::Ours => "",
@@ -34,7 +35,7 @@ fn engine(index: usize, it: &EnginePlan) -> String {
         text += &format!(" TP {} PP {}", it.tp, it.pp);
     }
     text += &format!(" {} blocks", it.blocks);
-    if !it.recompute && it.side == Side::Decode {
+    if !it.recompute && it.side.loads() {
         text += " no recompute";
     }
     if it.drift_ppm != 0 {

@@ -173,7 +173,8 @@ impl Flight {
         if sim.links().dice().happens("write fails", u32::from(node.engine), odds.write_fails) {
             return self.fail("connection reset", false);
         }
-        let pieces: Vec<Piece> = batch.iter().map(|copy| self.read(copy)).collect();
+        let mut pieces: Vec<Piece> = batch.iter().map(|copy| self.read(copy)).collect();
+        self.stray(&mut pieces);
         let bytes: u64 = batch.iter().map(|copy| copy.len.0).sum();
         let busy = sim.links().transmission(node.engine, to, bytes);
         let mut flight = busy + sim.links().latency(node.engine, to);
@@ -185,6 +186,19 @@ impl Flight {
         self.progress().flying += 1;
         self.later(flight, move |it| it.arrive(pieces));
         self.later(busy, |it| it.send_batch());
+    }
+
+    /// Sends a piece to D's first row, the null block's, which no load may name.
+    fn stray(&self, pieces: &mut [Piece]) {
+        let (source, checks) = (&self.source, super::Checks::Grants);
+        let receiver = source.sim.people().sessions.get(&self.write.session).cloned();
+        if let (Some(receiver), Some(piece)) = (receiver, pieces.first_mut())
+            && receiver.checks == checks
+            && self.write.grant.is_some()
+            && source.sim.fires(sites::WRITE_STRAYS, source.node.engine)
+        {
+            piece.to = receiver.memory.range().start;
+        }
     }
 
     fn read(&self, copy: &Copy) -> Piece {

@@ -13,6 +13,7 @@ use kvbaton_actors::transport::{
     TransportError, Write, WriteId, WriteOutcome,
 };
 use kvbaton_core::ids::{Generation, Grant, SessionAddress};
+use kvbaton_core::planted::{self, Bug};
 use kvbaton_core::region::MemoryRange;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -48,6 +49,9 @@ pub(super) struct Pinned {
     pub pages: Arc<Pages>,
 }
 
+/// A peer's registration, as a write names it.
+pub(super) type Named = (Generation, Arc<[u8]>);
+
 #[derive(Default)]
 pub(super) struct State {
     pub current: Option<Pinned>,
@@ -55,6 +59,8 @@ pub(super) struct State {
     pub old: Vec<Pinned>,
     pub grants: BTreeMap<Grant, (GrantedRows, u64)>,
     pub flights: BTreeMap<WriteId, Arc<Flight>>,
+    /// The last registration that writes to each session named, and the one before.
+    pub named: BTreeMap<SessionAddress, [Option<Named>; 2]>,
     pub counters: DataCounters,
 }
 
@@ -116,8 +122,14 @@ impl SimData {
         };
         let generation = Generation(rand::random());
         let keys = generation.0.to_le_bytes().to_vec();
+        let mut state = self.state();
+        let pages = match state.old.first() {
+            Some(first) if planted::is(Bug::PagesKeptOverWake) => first.pages.clone(),
+            _ => pages,
+        };
         let pinned = Pinned { generation, keys: keys.clone(), ranges: ranges.to_vec(), pages };
-        self.state().current = Some(pinned);
+        state.current = Some(pinned);
+        drop(state);
         self.note(What::Registered { generation });
         Ok(Registration { generation, keys })
     }
@@ -131,6 +143,28 @@ impl SimData {
             state.old.push(ended);
         }
         state.grants.retain(|_, (rows, _)| rows.generation != generation);
+    }
+}
+
+impl SimData {
+    /// Makes the write name the registration before the last that was named there, when the
+    /// site for that fires.
+    fn name_stale(&self, write: &mut Write) {
+        let Some(generation) = write.generation else { return };
+        let before = {
+            let mut state = self.state();
+            let known = state.named.entry(write.session.clone()).or_default();
+            if known[0].as_ref().is_none_or(|(last, _)| *last != generation) {
+                known[1] = known[0].replace((generation, write.keys.clone()));
+            }
+            known[1].clone()
+        };
+        if let Some((generation, keys)) = before
+            && self.checks == Checks::Grants
+            && self.sim.fires(sites::WRITE_STALE, self.node.engine)
+        {
+            (write.generation, write.keys) = (Some(generation), keys);
+        }
     }
 }
 
@@ -212,7 +246,10 @@ impl DataPlane for SimData {
                 runtime::sleep(Duration::from_nanos(wait)).await;
             }
             let Some(this) = this else { return Revoked::default() };
-            let ended = this.state().grants.remove(&grant);
+            let ended = match planted::is(Bug::GrantOutlivesRevoke) {
+                true => this.state().grants.get(&grant).cloned(),
+                false => this.state().grants.remove(&grant),
+            };
             if this.checks == Checks::Keys {
                 this.fence(grant);
             }
@@ -224,7 +261,9 @@ impl DataPlane for SimData {
         })
     }
 
-    fn write(&self, write: Write) -> BoxFuture<'static, WriteOutcome> {
+    fn write(&self, mut write: Write) -> BoxFuture<'static, WriteOutcome> {
+        let meant = write.generation;
+        self.name_stale(&mut write);
         let (id, bound) = (write.id, write.timeout);
         let name = WriteName { from: self.node, number: id.0 };
         let reads: Vec<MemoryRange> = write
@@ -236,7 +275,7 @@ impl DataPlane for SimData {
             write: name,
             to: write.session.clone(),
             grant: write.grant,
-            generation: write.generation,
+            generation: meant,
             bytes: write.copies.iter().map(|copy| copy.len.0).sum(),
             reads: merged(reads),
         });

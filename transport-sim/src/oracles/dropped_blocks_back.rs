@@ -5,15 +5,26 @@ use super::due::{Due, MS};
 use super::lives::Lives;
 use super::open::Open;
 use crate::history::{Event, What};
+use crate::plan::{DataKind, Plan};
 use kvbaton_core::ids::RequestId;
 
 const BOUND_MS: u64 = 1_000;
 
-/// Times drops. For data planes that check grants.
-#[derive(Debug, Default)]
+/// Times drops, where data planes check grants: elsewhere P must answer first `[G03]`.
+#[derive(Debug)]
 pub struct DroppedBlocksBack {
+    applies: bool,
     loads: Lives<Open<()>>,
     due: Due<RequestId>,
+}
+
+impl DroppedBlocksBack {
+    /// For runs of `plan`.
+    #[must_use]
+    pub fn new(plan: &Plan) -> Self {
+        let applies = plan.data == DataKind::Grants;
+        Self { applies, loads: Lives::default(), due: Due::default() }
+    }
 }
 
 impl Oracle for DroppedBlocksBack {
@@ -26,6 +37,9 @@ impl Oracle for DroppedBlocksBack {
     }
 
     fn observe(&mut self, event: &Event) -> Result<(), String> {
+        if !self.applies {
+            return Ok(());
+        }
         if let Some((node, request)) = self.due.late(event) {
             return Err(format!("{node}: {request} was dropped, its blocks have not come back"));
         }
@@ -55,7 +69,9 @@ impl Oracle for DroppedBlocksBack {
 mod tests {
     use super::*;
     use crate::history::LoadFact;
-    use crate::oracles::made_up::{Story, caught, legal, load, load_ended, load_refused, loaded};
+    use crate::oracles::made_up::{
+        Story, caught, legal, load, load_ended, load_refused, loaded, plan,
+    };
 
     fn dropped() -> Story {
         let story = Story::new().at(100).d(load("a", &[(0, 8)]));
@@ -69,24 +85,24 @@ mod tests {
     #[test]
     fn g02_a_dropped_load_ends_at_once() {
         let ended = load_ended("a", LoadFact::Dropped);
-        legal(DroppedBlocksBack::default(), later(dropped().at(1_100).d(ended.clone())));
-        caught(DroppedBlocksBack::default(), dropped().at(1_101).d(ended), "a was dropped");
-        caught(DroppedBlocksBack::default(), later(dropped()), "a was dropped");
+        legal(DroppedBlocksBack::new(&plan()), later(dropped().at(1_100).d(ended.clone())));
+        caught(DroppedBlocksBack::new(&plan()), dropped().at(1_101).d(ended), "a was dropped");
+        caught(DroppedBlocksBack::new(&plan()), later(dropped()), "a was dropped");
     }
 
     #[test]
     fn p13_dropping_what_does_not_load_is_fine() {
         let story = Story::new().d(What::LoadDropped { request: "a".into() });
-        legal(DroppedBlocksBack::default(), later(story));
+        legal(DroppedBlocksBack::new(&plan()), later(story));
         let story = Story::new().d(load("a", &[])).d(loaded("a"));
         let story = story.d(What::LoadDropped { request: "a".into() });
-        legal(DroppedBlocksBack::default(), later(story));
-        legal(DroppedBlocksBack::default(), later(dropped().d(load_refused("a"))));
+        legal(DroppedBlocksBack::new(&plan()), later(story));
+        legal(DroppedBlocksBack::new(&plan()), later(dropped().d(load_refused("a"))));
     }
 
     #[test]
     fn the_dead_and_the_stopped_have_time() {
-        legal(DroppedBlocksBack::default(), later(dropped().d(What::Killed)));
-        legal(DroppedBlocksBack::default(), later(dropped().d(What::Stopped)));
+        legal(DroppedBlocksBack::new(&plan()), later(dropped().d(What::Killed)));
+        legal(DroppedBlocksBack::new(&plan()), later(dropped().d(What::Stopped)));
     }
 }

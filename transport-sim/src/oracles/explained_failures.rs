@@ -1,25 +1,46 @@
-//! A load that fails says what happened to whom, and something did happen.
+//! A load that fails says what happened to whom, and something did happen, not long ago.
 
 use super::Oracle;
+use super::due::MS;
 use super::lives::Lives;
 use crate::history::{Event, LoadFact, What};
 use crate::plan::{Plan, Quirk};
 
-/// Remembers whether anything went wrong so far.
+/// How long what goes wrong explains failures, in nanoseconds: longer than any bound of a
+/// simulated world, and than the time between two announcements of a P.
+const AFTERMATH: u64 = 60 * 1_000 * MS;
+
+/// Remembers when anything went wrong last.
 #[derive(Debug)]
 pub struct ExplainedFailures {
-    disturbed: bool,
+    /// Always, for odd requests and peers that are dead for good.
+    always: bool,
+    /// Until the world heals, for odds.
+    by_chance: bool,
+    /// Faults and operations that go on.
+    going_on: u32,
+    last: Option<u64>,
     ours: Lives<()>,
 }
 
 impl ExplainedFailures {
-    /// For runs of `plan`. Odds, quirks and clients that leave are causes at any time.
+    /// For runs of `plan`. Quirks and clients that leave are causes at any time.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         let odd =
             |it: &crate::plan::RequestPlan| it.quirk != Quirk::None || it.leaves_at_ms.is_some();
-        let disturbed = !plan.odds.is_calm() || plan.requests.iter().any(odd);
-        Self { disturbed, ours: Lives::default() }
+        Self {
+            always: plan.requests.iter().any(odd) || !plan.dead_for_good().is_empty(),
+            by_chance: !plan.odds.is_calm(),
+            going_on: 0,
+            last: None,
+            ours: Lives::default(),
+        }
+    }
+
+    fn is_disturbed(&self, now: u64) -> bool {
+        let lately = self.last.is_some_and(|last| now <= last + AFTERMATH);
+        self.always || self.by_chance || self.going_on > 0 || lately
     }
 }
 
@@ -34,10 +55,19 @@ impl Oracle for ExplainedFailures {
 
     fn observe(&mut self, event: &Event) -> Result<(), String> {
         match &event.what {
-            What::Happens { .. }
-            | What::SiteFired(_)
+            What::Happens { begins: true, .. } => self.going_on += 1,
+            What::Happens { begins: false, .. } => {
+                self.going_on = self.going_on.saturating_sub(1);
+                self.last = Some(event.at);
+            }
+            What::Healed => {
+                self.last = self.by_chance.then_some(event.at).or(self.last);
+                self.by_chance = false;
+            }
+            What::SiteFired(_)
             | What::MessageLost { .. }
-            | What::Disconnected { .. } => self.disturbed = true,
+            | What::Disconnected { .. }
+            | What::Started { .. } => self.last = Some(event.at),
             _ => {}
         }
         let Some((node, ())) = self.ours.of(event) else { return Ok(()) };
@@ -54,9 +84,9 @@ impl Oracle for ExplainedFailures {
         // Too much work for the bounds is a cause that needs no fault.
         let overload =
             ["TimedOut", "Overloaded", "Expired"].iter().any(|it| why.reason.contains(it));
-        if !self.disturbed && !overload {
+        if !self.is_disturbed(event.at) && !overload {
             return Err(format!(
-                "{node}: {request} failed although nothing went wrong before: {}",
+                "{node}: {request} failed although nothing went wrong of late: {}",
                 why.message
             ));
         }
@@ -80,15 +110,30 @@ mod tests {
     #[test]
     fn a_failure_has_a_cause() {
         let oracle = || ExplainedFailures::new(&plan());
-        caught(oracle(), Story::new().d(failed()), "nothing went wrong before");
-        caught(oracle(), Story::new().d(failed()).world(What::SiteFired("x")), "nothing went");
-        legal(oracle(), happened().d(failed()));
-        legal(oracle(), Story::new().world(What::SiteFired("x")).d(failed()));
+        let quiet = || Story::new().at(60_001);
+        caught(oracle(), quiet().d(failed()), "nothing went wrong of late");
+        caught(oracle(), quiet().d(failed()).world(What::SiteFired("x")), "nothing went");
+        legal(oracle(), happened().at(90_000).d(failed()));
+        legal(oracle(), quiet().world(What::SiteFired("x")).d(failed()));
         let late = load_failed("r1", "Prefill(TimedOut)", "request r1: not ready in time");
         legal(oracle(), Story::new().d(late));
         let mut odd = plan();
         odd.odds.loss = 1;
-        legal(ExplainedFailures::new(&odd), Story::new().d(failed()));
+        legal(ExplainedFailures::new(&odd), quiet().d(failed()));
+        let healed = quiet().world(What::Healed);
+        legal(ExplainedFailures::new(&odd), healed.clone().at(120_000).d(failed()));
+        caught(ExplainedFailures::new(&odd), healed.at(120_002).d(failed()), "nothing went");
+    }
+
+    #[test]
+    fn what_is_long_over_explains_nothing() {
+        let ended = |at| {
+            let end = What::Happens { index: 0, begins: false, text: "a cut".into() };
+            happened().at(at).world(end)
+        };
+        let oracle = || ExplainedFailures::new(&plan());
+        legal(oracle(), ended(80_000).at(140_000).d(failed()));
+        caught(oracle(), ended(80_000).at(140_001).d(failed()), "nothing went");
     }
 
     #[test]

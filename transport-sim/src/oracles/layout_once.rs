@@ -3,7 +3,7 @@
 use super::Oracle;
 use super::lives::Lives;
 use crate::history::{Event, What};
-use crate::plan::{Plan, Side};
+use crate::plan::Plan;
 use kvbaton_core::ids::LayoutId;
 use kvbaton_core::wire::Status;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ impl LayoutOnce {
     /// For runs of `plan`.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
-        let prefills = plan.fleet.engines.iter().filter(|it| it.side == Side::Prefill);
+        let prefills = plan.fleet.engines.iter().filter(|it| it.side.sends());
         let ranks: u32 = prefills.map(|it| it.ranks()).sum();
         let remembered = ranks as usize <= plan.bounds.max_peers;
         Self { judges: plan.is_calm() && remembered, echoes: Lives::default() }

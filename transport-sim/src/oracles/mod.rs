@@ -32,16 +32,20 @@
 
 mod all_ends;
 mod answers;
+mod answers_come_soon;
 mod calm_worlds;
 mod compared;
 mod current_generation;
 mod drained_before_unmap;
 mod dropped_blocks_back;
+mod drops_hit_their_load;
 mod due;
+mod early_release;
 mod echo_only_when_held;
 mod explained_failures;
 mod few_pulls;
 mod fresh_grants;
+mod fresh_keys;
 mod fresh_layout_ids;
 mod granted_rows;
 mod judge;
@@ -68,6 +72,7 @@ mod reads_while_held;
 mod released_soon;
 mod sends_end_once;
 mod sleep_all_or_nothing;
+mod slots_per_peer;
 mod stock_sees_stock;
 mod tables_bounded;
 mod writes_as_pulled;
@@ -75,15 +80,19 @@ mod writes_end_once;
 
 pub use all_ends::AllEnds;
 pub use answers::Answers;
+pub use answers_come_soon::AnswersComeSoon;
 pub use calm_worlds::CalmWorlds;
 pub use compared::Compared;
 pub use current_generation::CurrentGeneration;
 pub use drained_before_unmap::DrainedBeforeUnmap;
 pub use dropped_blocks_back::DroppedBlocksBack;
+pub use drops_hit_their_load::DropsHitTheirLoad;
+pub use early_release::EarlyRelease;
 pub use echo_only_when_held::EchoOnlyWhenHeld;
 pub use explained_failures::ExplainedFailures;
 pub use few_pulls::FewPulls;
 pub use fresh_grants::FreshGrants;
+pub use fresh_keys::FreshKeys;
 pub use fresh_layout_ids::FreshLayoutIds;
 pub use granted_rows::GrantedRows;
 pub use judge::Judge;
@@ -105,6 +114,7 @@ pub use reads_while_held::ReadsWhileHeld;
 pub use released_soon::ReleasedSoon;
 pub use sends_end_once::SendsEndOnce;
 pub use sleep_all_or_nothing::SleepAllOrNothing;
+pub use slots_per_peer::SlotsPerPeer;
 pub use stock_sees_stock::StockSeesStock;
 pub use tables_bounded::TablesBounded;
 pub use writes_as_pulled::WritesAsPulled;
@@ -156,12 +166,17 @@ pub struct Violation {
 pub fn all(plan: &Plan) -> Vec<Box<dyn Oracle + Send>> {
     vec![
         Box::new(AllEnds::default()),
+        Box::new(AnswersComeSoon::default()),
+        Box::new(DropsHitTheirLoad::default()),
+        Box::new(EarlyRelease::new(plan)),
+        Box::new(FreshKeys::default()),
+        Box::new(SlotsPerPeer::new(plan)),
         Box::new(Answers),
         Box::new(CalmWorlds::new(plan)),
         Box::new(Compared),
         Box::new(CurrentGeneration::default()),
         Box::new(DrainedBeforeUnmap::default()),
-        Box::new(DroppedBlocksBack::default()),
+        Box::new(DroppedBlocksBack::new(plan)),
         Box::new(EchoOnlyWhenHeld::default()),
         Box::new(ExplainedFailures::new(plan)),
         Box::new(FewPulls::default()),

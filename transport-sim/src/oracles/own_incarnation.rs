@@ -1,10 +1,14 @@
 //! A run of P tells one incarnation of its own, and never writes for a pull meant for another.
 
 use super::Oracle;
+use super::due::MS;
 use super::lives::Lives;
-use crate::history::{Event, NodeId, What, WriteName};
+use crate::history::{ConnectionId, Event, NodeId, What, WriteName};
 use kvbaton_core::ids::{Grant, Incarnation};
 use std::collections::BTreeMap;
+
+/// How long P may think before it tells D that it is another run, in nanoseconds.
+const AT_ONCE: u64 = 200 * MS;
 
 #[derive(Debug, Default)]
 struct Node {
@@ -13,6 +17,9 @@ struct Node {
     meant: BTreeMap<Grant, Vec<Incarnation>>,
     /// Writes whose pulls mean one of these, from before the own was known.
     wrote: Vec<(WriteName, Vec<Incarnation>)>,
+    /// Pulls by connection: whom they mean, and when they came.
+    pulls: BTreeMap<ConnectionId, (Incarnation, u64)>,
+    continued: u64,
 }
 
 /// Remembers whom pulls mean.
@@ -41,8 +48,10 @@ impl Oracle for OwnIncarnation {
     fn observe(&mut self, event: &Event) -> Result<(), String> {
         let Some((node, it)) = self.nodes.of(event) else { return Ok(()) };
         match &event.what {
-            What::PullReceived { pull, .. } => {
+            What::Continued => it.continued = event.at,
+            What::PullReceived { connection, pull } => {
                 let meant = pull.incarnation.unwrap_or_default();
+                it.pulls.insert(*connection, (meant, event.at));
                 for grant in pull.requests.iter().filter_map(|it| it.3) {
                     it.meant.entry(grant).or_default().push(meant);
                 }
@@ -54,7 +63,7 @@ impl Oracle for OwnIncarnation {
                     None => it.wrote.push((*write, meant.clone())),
                 }
             }
-            What::ReplySent { reply, .. } => {
+            What::ReplySent { connection, reply } => {
                 let Some(told) = reply.incarnation else { return Ok(()) };
                 if it.own.is_some_and(|own| own != told) {
                     return Err(format!("{node}: says it is {told}, and {:?} before", it.own));
@@ -64,6 +73,12 @@ impl Oracle for OwnIncarnation {
                     return Err(format!("{node}: says it is {told}, which is {owner}"));
                 }
                 it.own = Some(told);
+                if let Some((meant, came)) = it.pulls.remove(connection)
+                    && !told.is_meant(meant)
+                    && event.at > came.max(it.continued) + AT_ONCE
+                {
+                    return Err(format!("{node}: a pull for run {meant} waited; this is {told}"));
+                }
                 let wrote = std::mem::take(&mut it.wrote);
                 wrote.iter().try_for_each(|(write, meant)| check(*write, told, meant))?;
             }
@@ -109,6 +124,16 @@ mod tests {
         caught(OwnIncarnation::default(), story, "w1@e0.r0 serves a pull for runs");
         let story = Story::new().p(told(5)).p(meant(4)).p(write(1, 7, &[]));
         caught(OwnIncarnation::default(), story, "w1@e0.r0 serves a pull for runs");
+    }
+
+    #[test]
+    fn p12_an_old_runs_pull_is_answered_at_once() {
+        legal(OwnIncarnation::default(), Story::new().p(meant(4)).at(200).p(told(5)));
+        let late = Story::new().p(meant(4)).at(201).p(told(5));
+        caught(OwnIncarnation::default(), late, "waited");
+        legal(OwnIncarnation::default(), Story::new().p(meant(5)).at(900).p(told(5)));
+        let stopped = Story::new().p(meant(4)).p(What::Stopped).at(900).p(What::Continued);
+        legal(OwnIncarnation::default(), stopped.p(told(5)));
     }
 
     #[test]

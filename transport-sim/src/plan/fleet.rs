@@ -31,6 +31,22 @@ pub enum Side {
     Prefill,
     /// It decodes.
     Decode,
+    /// It does either.
+    Both,
+}
+
+impl Side {
+    /// Whether it prefills for others.
+    #[must_use]
+    pub const fn sends(self) -> bool {
+        matches!(self, Self::Prefill | Self::Both)
+    }
+
+    /// Whether it loads from others.
+    #[must_use]
+    pub const fn loads(self) -> bool {
+        matches!(self, Self::Decode | Self::Both)
+    }
 }
 
 /// Whose code its ranks run.

@@ -29,10 +29,11 @@ pub fn fleet(model: ModelPlan, prefills: u32, decodes: u32) -> Fleet {
     Fleet { model, engines }
 }
 
-/// Indices of a side's engines.
+/// Indices of the engines that play a side, those of both sides included.
 pub fn engines(fleet: &Fleet, side: Side) -> Vec<u16> {
+    let plays = |engine: &EnginePlan| engine.side == side || engine.side == Side::Both;
     let all = fleet.engines.iter().enumerate();
-    all.filter(|(_, engine)| engine.side == side).map(|(index, _)| index as u16).collect()
+    all.filter(|(_, engine)| plays(engine)).map(|(index, _)| index as u16).collect()
 }
 
 /// Adds ordinary requests, spread over `over_ms`.
@@ -44,6 +45,8 @@ pub fn requests(plan: &mut Plan, draw: &mut Draw, count: u32, over_ms: u64) {
     for (id, at_ms) in (first..).zip(times) {
         let prompt_len = draw.few(1, 40);
         let shared_len = if draw.one_in(2) { draw.few(0, 24) } else { 0 };
+        let prefill = draw.pick(&p);
+        let others: Vec<u16> = d.iter().copied().filter(|engine| *engine != prefill).collect();
         plan.requests.push(RequestPlan {
             id,
             at_ms,
@@ -51,8 +54,8 @@ pub fn requests(plan: &mut Plan, draw: &mut Draw, count: u32, over_ms: u64) {
             prompt_len,
             shared_len: shared_len.min(prompt_len),
             max_tokens: draw.few(1, 4),
-            prefill: draw.pick(&p),
-            decode: draw.pick(&d),
+            prefill,
+            decode: draw.pick(&others),
             leaves_at_ms: None,
             retries: 2,
             quirk: Quirk::None,

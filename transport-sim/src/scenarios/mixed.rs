@@ -43,6 +43,9 @@ pub fn fleet(draw: &mut Draw) -> Fleet {
                 ModelPlan::Mla => engine.tp = draw.pick(&[1, 1, 2]),
                 ModelPlan::Hybrid => {}
             }
+            if draw.one_in(8) {
+                engine.side = Side::Both;
+            }
             engine.blocks = draw.few(40, 90);
             engine.recompute = !draw.one_in(3);
             if draw.one_in(3) {
@@ -50,6 +53,13 @@ pub fn fleet(draw: &mut Draw) -> Fleet {
             }
             all.push(engine);
         }
+    }
+    // Whoever serves both sides needs another to load from.
+    if all.iter().filter(|engine| engine.side.loads()).count() < 2 {
+        all.iter_mut().filter(|it| it.side == Side::Both).for_each(|it| it.side = Side::Decode);
+    }
+    if all.iter().all(|engine| !engine.side.sends()) {
+        all[0].side = Side::Prefill;
     }
     Fleet { model, engines: all }
 }

@@ -48,6 +48,7 @@ impl Lanes {
                 name += match it.side {
                     Side::Prefill => " (P)",
                     Side::Decode => " (D)",
+                    Side::Both => " (P, D)",
                 };
                 name += if it.kind == Kind::Ours { "" } else { " stock" };
             }

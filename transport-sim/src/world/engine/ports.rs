@@ -127,7 +127,7 @@ impl Port {
                     loads: status.receiver.loads as u64,
                     open_pulls: status.receiver.open_pulls as u64,
                     transfers: status.sender.transfers as u64,
-                    layouts: 0,
+                    layouts: status.layouts as u64,
                     layouts_bound: bounds.peer_layouts as u64,
                     grants: data.live_grants(),
                     connections: sim.open_connections(node),

@@ -46,13 +46,14 @@ pub struct Rank {
 /// Runs an engine's process until it is killed.
 pub async fn run(sim: Arc<Sim>, doors: Doors, engine: u16) {
     let plan = sim.plan.fleet.engines[usize::from(engine)].clone();
+    runtime::drift::set(plan.drift_ppm);
     let (life, home, version) = doors.begin(engine);
     let engine_id: EngineId = format!("e{engine}-{life}").into();
     let bootstrap = names::bootstrap(engine, home);
     {
         let mut people = sim.people();
         people.lives.insert(engine, life);
-        if plan.side == Side::Prefill {
+        if plan.side.sends() {
             people.directories.insert(bootstrap.clone(), Default::default());
         }
     }
@@ -92,6 +93,7 @@ pub async fn run(sim: Arc<Sim>, doors: Doors, engine: u16) {
         role: match plan.side {
             Side::Prefill => ModelRole::Prefill,
             Side::Decode => ModelRole::Decode,
+            Side::Both => ModelRole::Both,
         },
         on_load_failure: match plan.recompute {
             true => OnLoadFailure::Recompute,
@@ -155,10 +157,11 @@ fn config(
     let role = match plan.side {
         Side::Prefill => Role::Prefill,
         Side::Decode => Role::Decode,
+        Side::Both => Role::Both,
     };
     let mut config = NodeConfig::new(engine_id.clone(), role);
     config.topology = place.into();
-    config.bootstrap = (plan.side == Side::Prefill).then(|| bootstrap.clone());
+    config.bootstrap = plan.side.sends().then(|| bootstrap.clone());
     config.announce_every = ms(2_000);
     config.peer_layouts = bounds.peer_layouts;
     let sender = &mut config.sender;
