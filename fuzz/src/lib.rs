@@ -1,0 +1,31 @@
+//! Campaigns: core's machines, wire and layouts under choices of any kind, next to
+//! reference models that say what must hold.
+//!
+//! A run is a function of its bytes ([`Choices`]). The same function is a property test
+//! with shrinking (`tests/`), a target of cargo-fuzz (`libfuzzer/`) and a campaign of the
+//! command `kvbaton-fuzz`.
+#![forbid(unsafe_code)]
+
+mod campaign;
+mod choices;
+pub mod corpus;
+pub mod lifecycle;
+mod names;
+mod quiet;
+pub mod sender;
+mod shrink;
+
+pub use campaign::{Campaign, Check, Story, Trace, Violation};
+pub use choices::Choices;
+pub use shrink::shrink;
+
+/// All campaigns, in the order in which they run.
+pub const CAMPAIGNS: [Campaign; 2] =
+    [sender::CAMPAIGN, lifecycle::CAMPAIGN];
+
+/// The campaign of that name.
+#[must_use]
+pub fn campaign(name: &str) -> Option<&'static Campaign> {
+    static ALL: [Campaign; CAMPAIGNS.len()] = CAMPAIGNS;
+    ALL.iter().find(|campaign| campaign.name == name)
+}
