@@ -13,6 +13,7 @@ pub mod lifecycle;
 mod names;
 mod quiet;
 pub mod sender;
+pub mod receiver;
 mod shrink;
 
 pub use campaign::{Campaign, Check, Story, Trace, Violation};
@@ -20,8 +21,8 @@ pub use choices::Choices;
 pub use shrink::shrink;
 
 /// All campaigns, in the order in which they run.
-pub const CAMPAIGNS: [Campaign; 2] =
-    [sender::CAMPAIGN, lifecycle::CAMPAIGN];
+pub const CAMPAIGNS: [Campaign; 3] =
+    [sender::CAMPAIGN, receiver::CAMPAIGN, lifecycle::CAMPAIGN];
 
 /// The campaign of that name.
 #[must_use]
