@@ -11,6 +11,7 @@ mod choices;
 pub mod corpus;
 pub mod lifecycle;
 mod names;
+pub mod pair;
 mod quiet;
 pub mod sender;
 pub mod receiver;
@@ -21,8 +22,8 @@ pub use choices::Choices;
 pub use shrink::shrink;
 
 /// All campaigns, in the order in which they run.
-pub const CAMPAIGNS: [Campaign; 3] =
-    [sender::CAMPAIGN, receiver::CAMPAIGN, lifecycle::CAMPAIGN];
+pub const CAMPAIGNS: [Campaign; 4] =
+    [sender::CAMPAIGN, receiver::CAMPAIGN, lifecycle::CAMPAIGN, pair::CAMPAIGN];
 
 /// The campaign of that name.
 #[must_use]

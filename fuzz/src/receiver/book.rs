@@ -224,8 +224,12 @@ impl Book {
     }
 }
 
-fn overlap(left: &[BlockList], right: &[BlockList]) -> bool {
+/// Whether the lists of any group share a block.
+pub(super) fn overlap(left: &[BlockList], right: &[BlockList]) -> bool {
     left.iter().zip(right).any(|(left, right)| {
-        left.iter().any(|block| right.iter().any(|other| other == block))
+        left.runs().iter().any(|ours| {
+            let mut theirs = right.runs().iter();
+            theirs.any(|it| u64::from(it.start.0) < ours.end() && u64::from(ours.start.0) < it.end())
+        })
     })
 }

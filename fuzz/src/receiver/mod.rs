@@ -179,7 +179,7 @@ impl World {
             transfer: self.names.transfers[(number + pick / 64) % REQUESTS].clone(),
             engine: engine.id.clone(),
             bootstrap: engine.bootstrap.clone(),
-            blocks: vec![BlockList::run(u32::from(how / 8 % 8), len)],
+            blocks: vec![BlockList::run(self.free_blocks(how / 8), len)],
             end_token: None,
             grant: Grant(self.next_grant),
             kind,
@@ -198,6 +198,13 @@ impl World {
         });
         self.receiver.load(spec, self.now)?;
         if flush { self.receiver.flush(self.now) } else { Ok(()) }
+    }
+
+    /// The first of four blocks that no load uses: an engine gives a block to one at a time.
+    fn free_blocks(&self, from: u8) -> u32 {
+        let places = (0..8).map(|at| (u32::from(from) + at) % 8 * 4);
+        let mut free = places.filter(|start| !self.receiver.uses(&BlockList::run(*start, 4)));
+        free.next().unwrap_or(0)
     }
 
     fn discovered(&mut self, pick: usize, how: u8, trace: &mut Trace) -> Check {

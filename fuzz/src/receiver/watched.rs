@@ -1,8 +1,9 @@
 //! A receiver beside its book: every input goes to both.
 
-use super::book::{Book, Load, RankState, Repeat};
+use super::book::{Book, Load, RankState, Repeat, overlap};
 use crate::campaign::Check;
 use crate::ensure;
+use kvbaton_core::blocks::BlockList;
 use kvbaton_core::directory::EngineRanks;
 use kvbaton_core::ids::{EngineId, Grant, RequestId};
 use kvbaton_core::receiver::{
@@ -68,6 +69,11 @@ impl WatchedReceiver {
     /// Whether a grant is open, and to whom.
     pub fn rows(&self, grant: Grant) -> Option<bool> {
         self.book.loads.iter().find(|it| it.grant == grant && !it.revoked)?.opened
+    }
+
+    /// Whether a load that has not ended has one of the blocks.
+    pub fn uses(&self, blocks: &BlockList) -> bool {
+        self.book.loads.iter().any(|load| overlap(&load.blocks, std::slice::from_ref(blocks)))
     }
 
     pub fn register(&mut self, registered: Registered) {
