@@ -9,21 +9,31 @@
 mod campaign;
 mod choices;
 pub mod corpus;
+pub mod layout;
 pub mod lifecycle;
 mod names;
 pub mod pair;
 mod quiet;
-pub mod sender;
 pub mod receiver;
+pub mod sender;
 mod shrink;
+
+pub mod wire;
 
 pub use campaign::{Campaign, Check, Story, Trace, Violation};
 pub use choices::Choices;
 pub use shrink::shrink;
 
 /// All campaigns, in the order in which they run.
-pub const CAMPAIGNS: [Campaign; 4] =
-    [sender::CAMPAIGN, receiver::CAMPAIGN, lifecycle::CAMPAIGN, pair::CAMPAIGN];
+pub const CAMPAIGNS: [Campaign; 7] = [
+    sender::CAMPAIGN,
+    receiver::CAMPAIGN,
+    lifecycle::CAMPAIGN,
+    pair::CAMPAIGN,
+    wire::RAW,
+    wire::STRUCTURED,
+    layout::CAMPAIGN,
+];
 
 /// The campaign of that name.
 #[must_use]

@@ -43,12 +43,8 @@ struct World {
 }
 
 fn run(choices: &mut Choices<'_>, trace: &mut Trace) -> Check {
-    let mut world = World {
-        node: Lifecycle::default(),
-        model: Model::default(),
-        now: Timestamp(0),
-        minted: 0,
-    };
+    let mut world =
+        World { node: Lifecycle::default(), model: Model::default(), now: Timestamp(0), minted: 0 };
     while let Some([what, which, ..]) = choices.step() {
         world.apply(what % 16, which, trace)?;
         world.compare()?;
@@ -69,7 +65,8 @@ impl World {
             }
             7 | 8 => {
                 trace.step(|| format!("{now}: gives up, if due"));
-                let due = matches!(self.model.running, Some(Running::Drain { until }) if until <= now);
+                let due =
+                    matches!(self.model.running, Some(Running::Drain { until }) if until <= now);
                 let gave_up = self.node.give_up(now);
                 ensure!(gave_up == due, "S01", "gave up at {now}: {gave_up}, due: {due}");
                 if due {

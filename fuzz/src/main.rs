@@ -1,6 +1,6 @@
 //! scratch
 use kvbaton_fuzz::{CAMPAIGNS, Trace, shrink};
-use rand::{RngCore, SeedableRng, Rng};
+use rand::{Rng, RngCore, SeedableRng};
 fn main() {
     let which = std::env::args().nth(1).unwrap_or_else(|| "sender".into());
     let secs: u64 = std::env::args().nth(2).unwrap_or_else(|| "2".into()).parse().unwrap();
@@ -24,5 +24,8 @@ fn main() {
             return;
         }
     }
-    println!("{cases} cases {steps} steps {} steps/s", steps as f64 / begin.elapsed().as_secs_f64());
+    println!(
+        "{cases} cases {steps} steps {} steps/s",
+        steps as f64 / begin.elapsed().as_secs_f64()
+    );
 }

@@ -24,10 +24,8 @@ thread_local!(static NAMES: Names = Names::new());
 impl Names {
     fn new() -> Self {
         let session = |port| SessionAddress { host: "10.0.0.2".into(), port };
-        let readers = (0..4).map(|at: u16| Reader {
-            session: session(at / 2),
-            tp_rank: u32::from(at % 2),
-        });
+        let readers =
+            (0..4).map(|at: u16| Reader { session: session(at / 2), tp_rank: u32::from(at % 2) });
         Self {
             transfers: (0..8).map(|at| format!("t{at}").into()).collect(),
             owners: (0..8).map(|at| format!("p{at}").into()).collect(),

@@ -51,8 +51,7 @@ impl D {
 
 impl World<'_> {
     pub(super) fn new_d(&mut self, at: usize, epoch: u64) -> D {
-        let receiver =
-            WatchedReceiver::new(self.receiver_config.clone(), topology(at, self.ds));
+        let receiver = WatchedReceiver::new(self.receiver_config.clone(), topology(at, self.ds));
         let mut d = D {
             receiver,
             epoch,

@@ -94,10 +94,8 @@ fn layout(base: u64, blocks: u32, tp_size: usize) -> Layout {
 pub(super) fn columns(tp_size: usize, stock: bool, epoch: u64) -> Arc<LayoutColumns> {
     let layout = layout(d_base(epoch), D_BLOCKS, tp_size);
     let mut columns = layout.to_columns();
-    columns.extension = (!stock).then(|| LayoutExtension {
-        memory: layout.storages.clone(),
-        ..LayoutExtension::default()
-    });
+    columns.extension = (!stock)
+        .then(|| LayoutExtension { memory: layout.storages.clone(), ..LayoutExtension::default() });
     Arc::new(columns)
 }
 

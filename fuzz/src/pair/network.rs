@@ -1,14 +1,14 @@
 //! What is on its way between P and D: it may be lost, come twice, or overtake.
 
-use super::layouts::{P_BASE, Rows, d_base, row_bytes};
 use super::World;
+use super::layouts::{P_BASE, Rows, d_base, row_bytes};
 use crate::campaign::Check;
 use crate::ensure;
 use kvbaton_core::ids::Grant;
 use kvbaton_core::sender::{PullId, StartWrite, WriteResult};
 use kvbaton_core::time::Timestamp;
-use std::time::Duration;
 use kvbaton_core::wire::{DropTransfers, Limits, Pull, Reply, ToPrefill};
+use std::time::Duration;
 
 /// How long a pull may be on its way to a stock P.
 const LONGEST_WAY: Duration = Duration::from_secs(5);
@@ -24,13 +24,31 @@ pub(super) struct Origin {
 /// A message.
 #[derive(Debug, Clone)]
 pub(super) enum Packet {
-    Pull { p: usize, from: Origin, sent: Timestamp, pull: Box<Pull> },
-    Drop { p: usize, drop: DropTransfers },
-    Reply { to: Origin, reply: Reply },
+    Pull {
+        p: usize,
+        from: Origin,
+        sent: Timestamp,
+        pull: Box<Pull>,
+    },
+    Drop {
+        p: usize,
+        drop: DropTransfers,
+    },
+    Reply {
+        to: Origin,
+        reply: Reply,
+    },
     /// A question to the bootstrap server.
-    Asked { d: usize, epoch: u64 },
+    Asked {
+        d: usize,
+        epoch: u64,
+    },
     /// D's own data plane has revoked a grant: never lost.
-    Revoked { d: usize, epoch: u64, grant: Grant },
+    Revoked {
+        d: usize,
+        epoch: u64,
+        grant: Grant,
+    },
 }
 
 impl Packet {
@@ -193,14 +211,15 @@ impl World<'_> {
         let from = copy.destination.0.wrapping_sub(d_base(d.epoch));
         let inside = from.checked_add(copy.len.0).is_some_and(|end| end <= d.memory.len() as u64);
         let blocks = (from / row) as u32..=((from.wrapping_add(copy.len.0 - 1)) / row) as u32;
-        let taken = inside && match start.grant {
-            Some(grant) => {
-                start.generation == Some(d.generation)
-                    && d.receiver.rows(grant).is_some()
-                    && d.holds(grant, blocks.clone())
-            }
-            None => d.is_open_to_stock(blocks.clone()),
-        };
+        let taken = inside
+            && match start.grant {
+                Some(grant) => {
+                    start.generation == Some(d.generation)
+                        && d.receiver.rows(grant).is_some()
+                        && d.holds(grant, blocks.clone())
+                }
+                None => d.is_open_to_stock(blocks.clone()),
+            };
         self.trace.note(|| {
             let id = &start.transfer;
             format!("P {p} writes blocks {blocks:?} of {id}, taken: {taken}")

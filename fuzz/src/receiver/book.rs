@@ -1,7 +1,9 @@
 //! What was asked of a receiver and what was seen of it, load by load.
 
 use kvbaton_core::blocks::BlockList;
-use kvbaton_core::ids::{EngineId, Generation, Grant, Incarnation, LayoutId, RequestId, TransferId};
+use kvbaton_core::ids::{
+    EngineId, Generation, Grant, Incarnation, LayoutId, RequestId, TransferId,
+};
 use kvbaton_core::receiver::{Form, LoadFailureReason};
 use kvbaton_core::sender::PullId;
 use kvbaton_core::time::Timestamp;
@@ -229,7 +231,8 @@ pub(super) fn overlap(left: &[BlockList], right: &[BlockList]) -> bool {
     left.iter().zip(right).any(|(left, right)| {
         left.runs().iter().any(|ours| {
             let mut theirs = right.runs().iter();
-            theirs.any(|it| u64::from(it.start.0) < ours.end() && u64::from(ours.start.0) < it.end())
+            theirs
+                .any(|it| u64::from(it.start.0) < ours.end() && u64::from(ours.start.0) < it.end())
         })
     })
 }

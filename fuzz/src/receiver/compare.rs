@@ -115,7 +115,9 @@ impl WatchedReceiver {
         let echoed = self.book.echoed.contains(address);
         let unsure = self.book.unsure.contains(address);
         match (&pull.layout, &repeat) {
-            (None, None) => ensure!(echoed || unsure, "L04", "no layout for {address}, which never echoed"),
+            (None, None) => {
+                ensure!(echoed || unsure, "L04", "no layout for {address}, which never echoed")
+            }
             (None, Some(_)) => ensure!(false, "L05", "the repetition leaves out the layout"),
             (Some(_), None) if self.config.max_peers > 1 => {
                 ensure!(!echoed || unsure, "L04", "the layout goes to {address} again");
@@ -227,7 +229,13 @@ impl WatchedReceiver {
     fn check_due(&mut self, now: Timestamp) -> Check {
         if let Some(repeat) = self.book.repeat.take() {
             let waited_for = repeat.open.iter().any(|(_, grant)| grant.is_some());
-            ensure!(!waited_for, "L05", "{:?} must be pulled again from {}", repeat.open, repeat.address);
+            ensure!(
+                !waited_for,
+                "L05",
+                "{:?} must be pulled again from {}",
+                repeat.open,
+                repeat.address
+            );
         }
         let drop = self.book.drops.first();
         ensure!(drop.is_none(), "P09", "a P rank is not told of a drop: {drop:?}");

@@ -13,13 +13,7 @@ const REASONS: [FailureReason; 4] = [
 ];
 
 impl World {
-    pub(super) fn reply(
-        &mut self,
-        which: usize,
-        pick: usize,
-        how: u8,
-        trace: &mut Trace,
-    ) -> Check {
+    pub(super) fn reply(&mut self, which: usize, pick: usize, how: u8, trace: &mut Trace) -> Check {
         let Some(pull) = self.pick_pull(pick) else { return Ok(()) };
         let open = self.receiver.open_requests(pull);
         let reply = self.make(&open, which, how);

@@ -185,9 +185,8 @@ impl World {
                 end_token: None,
             }
         };
-        let requests: Vec<PullRequest> = if how == 0 { Vec::new() } else {
-            (0..count).map(request).collect()
-        };
+        let requests: Vec<PullRequest> =
+            if how == 0 { Vec::new() } else { (0..count).map(request).collect() };
         let id = PullId(self.next_pull);
         self.next_pull += 1;
         let pull = ResolvedPull {

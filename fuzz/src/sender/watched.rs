@@ -231,7 +231,8 @@ impl<L: Foretell> WatchedSender<L> {
     fn take_write(&mut self, start: &StartWrite<L>, now: Timestamp) -> Check {
         let (id, reader) = (&start.transfer, &start.reader);
         self.model.due.happened(&Effect::Write(id.clone(), reader.clone()))?;
-        let found = self.model.asks.iter_mut().find(|it| it.transfer == *id && it.reader == *reader);
+        let found =
+            self.model.asks.iter_mut().find(|it| it.transfer == *id && it.reader == *reader);
         let Some(ask) = found else { return Ok(()) };
         if let Stage::Writing(name, _) = &mut ask.stage {
             *name = Some(start.write);
