@@ -43,12 +43,6 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace that keeps words.
-    #[must_use]
-    pub fn in_words() -> Self {
-        Self { steps: 0, lines: Some(Vec::new()) }
-    }
-
     /// One input; `words` says which.
     #[inline]
     pub fn step(&mut self, words: impl FnOnce() -> String) {
@@ -64,12 +58,6 @@ impl Trace {
         if let Some(lines) = &mut self.lines {
             lines.push(words());
         }
-    }
-
-    /// The words so far.
-    #[must_use]
-    pub fn lines(&self) -> &[String] {
-        self.lines.as_deref().unwrap_or_default()
     }
 }
 
@@ -98,12 +86,26 @@ impl Campaign {
         quiet::catch(run).unwrap_or_else(|what| Err(Violation { rule: "panic", what }))
     }
 
+    /// As [`Self::explain`], but only a run that fails costs words.
+    #[must_use]
+    pub fn explain_failure(&self, input: &[u8]) -> Option<Story> {
+        let failed = self.attempt(input, &mut Trace::default()).is_err();
+        if failed { self.explain(input) } else { None }
+    }
+
     /// Runs `input` again for its words: what broke, the steps to it, and their number.
     #[must_use]
     pub fn explain(&self, input: &[u8]) -> Option<Story> {
-        let mut trace = Trace::in_words();
-        let violation = self.attempt(input, &mut trace).err()?;
-        Some(Story { violation, steps: trace.steps, lines: trace.lines().to_vec() })
+        let (result, lines, steps) = self.in_words(input);
+        Some(Story { violation: result.err()?, steps, lines })
+    }
+
+    /// Runs `input` in words: how it ended, its steps in words, and their number.
+    #[must_use]
+    pub fn in_words(&self, input: &[u8]) -> (Check, Vec<String>, u64) {
+        let mut trace = Trace { steps: 0, lines: Some(Vec::new()) };
+        let result = self.attempt(input, &mut trace);
+        (result, trace.lines.unwrap_or_default(), trace.steps)
     }
 }
 

@@ -15,6 +15,7 @@ mod names;
 pub mod pair;
 mod quiet;
 pub mod receiver;
+pub mod runner;
 pub mod sender;
 mod shrink;
 
@@ -40,4 +41,15 @@ pub const CAMPAIGNS: [Campaign; 7] = [
 pub fn campaign(name: &str) -> Option<&'static Campaign> {
     static ALL: [Campaign; CAMPAIGNS.len()] = CAMPAIGNS;
     ALL.iter().find(|campaign| campaign.name == name)
+}
+
+/// A campaign's run as a target of a fuzzer.
+///
+/// # Panics
+/// When a rule is broken, with the steps in words; and when no campaign has that name.
+pub fn one_input(name: &str, bytes: &[u8]) {
+    let Some(campaign) = campaign(name) else { panic!("no campaign {name}") };
+    if let Some(story) = campaign.explain_failure(bytes) {
+        panic!("{story}");
+    }
 }
