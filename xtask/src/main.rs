@@ -1,5 +1,6 @@
 //! `cargo xtask`: the commands that need more than cargo.
 
+mod fuzz;
 mod gate;
 mod report;
 mod run;
@@ -22,6 +23,7 @@ const EXAMPLES: &str = "\
 Every change:      cargo xtask test --quick
 Before it merges:  cargo xtask test
 One step of it:    cargo xtask test --only simulation
+A minute of fuzz:  cargo xtask fuzz run --seconds 60
 ";
 
 #[derive(Subcommand)]
@@ -40,11 +42,18 @@ enum Command {
     /// Debian's libibverbs1; as root it is installed with apt-get when it is missing,
     /// otherwise the command is printed. Running it again changes nothing.
     Setup(setup::Options),
+    /// Runs the fuzz campaigns, in a release build.
+    ///
+    /// Arguments go to `kvbaton-fuzz` as they are: `run [CAMPAIGN…] [--seconds N]
+    /// [--seed S]`, `replay FILE…`, `list`. Failing inputs are made small and kept in
+    /// `fuzz/corpus`.
+    Fuzz(fuzz::Options),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Test(options) => gate::test(&options),
+        Command::Fuzz(options) => fuzz::fuzz(&options),
         Command::Setup(options) => setup::setup(&options).map(|()| true),
     };
     match result {
