@@ -101,7 +101,6 @@ impl Campaign {
     }
 
     /// Runs `input` in words: how it ended, its steps in words, and their number.
-    #[must_use]
     pub fn in_words(&self, input: &[u8]) -> (Check, Vec<String>, u64) {
         let mut trace = Trace { steps: 0, lines: Some(Vec::new()) };
         let result = self.attempt(input, &mut trace);

@@ -9,17 +9,17 @@
 mod campaign;
 mod choices;
 pub mod corpus;
-pub mod layout;
-pub mod lifecycle;
+mod layout;
+mod lifecycle;
 mod names;
-pub mod pair;
+mod pair;
 mod quiet;
-pub mod receiver;
+mod receiver;
 pub mod runner;
-pub mod sender;
+mod sender;
 mod shrink;
 
-pub mod wire;
+mod wire;
 
 pub use campaign::{Campaign, Check, Story, Trace, Violation};
 pub use choices::Choices;

@@ -1,4 +1,5 @@
 //! The targets of cargo-fuzz, built and run without it.
+#![allow(unexpected_cfgs, reason = "cargo-fuzz sets `fuzzing`, nothing here does")]
 
 use kvbaton_fuzz::{CAMPAIGNS, corpus};
 use std::path::Path;

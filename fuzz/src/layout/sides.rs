@@ -192,13 +192,13 @@ pub(super) fn lists(blocks: &[Vec<u32>]) -> Vec<BlockList> {
 /// A tensor of any shape at all.
 pub(super) fn any_tensor(choices: &mut Choices<'_>) -> Tensor {
     let dims = choices.below(5);
-    let mut edge = |choices: &mut Choices<'_>| match choices.below(4) {
+    let edge = |choices: &mut Choices<'_>| match choices.below(4) {
         0 => choices.number(),
         _ => choices.below(9) as u64,
     };
     let kinds =
         [TensorKind::Attention, TensorKind::Latent, TensorKind::State, TensorKind::CircularBuffer];
-    let mut dims_of = |choices: &mut Choices<'_>| (0..dims).map(|_| edge(choices)).collect();
+    let dims_of = |choices: &mut Choices<'_>| (0..dims).map(|_| edge(choices)).collect();
     let (shape, strides) = (dims_of(choices), dims_of(choices));
     Tensor {
         layer_name: ["layers.3", "a.1.b.2", "x", "model.layers.0.attn"][choices.below(4)].into(),

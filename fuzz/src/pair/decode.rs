@@ -186,7 +186,6 @@ impl World<'_> {
         ensure!(found.is_some(), "P08", "{request} ends twice");
         let load = d.loads.swap_remove(found.unwrap_or_default());
         if *end == LoadEnd::Loaded {
-            self.loaded += 1;
             for (place, block) in load.blocks.iter().enumerate() {
                 for head in 0..row {
                     let is = d.memory[*block as usize * row + head];

@@ -64,7 +64,6 @@ struct World<'t> {
     writes: Vec<InFlight>,
     sender_config: SenderConfig,
     receiver_config: ReceiverConfig,
-    loaded: u64,
 }
 
 fn run(choices: &mut Choices<'_>, trace: &mut Trace) -> Check {
@@ -100,7 +99,6 @@ fn run(choices: &mut Choices<'_>, trace: &mut Trace) -> Check {
         writes: Vec::new(),
         sender_config,
         receiver_config,
-        loaded: 0,
     };
     world.trace.note(|| format!("{ps} ranks of P, {ds} of D, stock P: {stock}"));
     for at in 0..ps {

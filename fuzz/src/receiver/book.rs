@@ -65,7 +65,6 @@ pub(super) struct OpenPull {
 /// Blocks that a stock P may still write to `[G03]`.
 #[derive(Debug, Clone)]
 pub(super) struct Closed {
-    pub grant: Grant,
     pub request: RequestId,
     pub blocks: Vec<BlockList>,
     pub until: Timestamp,
@@ -216,7 +215,6 @@ impl Book {
             let soon = now + quarantine;
             let until = if unanswered.is_empty() { soon } else { soon.max(load.deadline) };
             self.closed.push(Closed {
-                grant,
                 request: load.request.clone(),
                 blocks: load.blocks.clone(),
                 until,

@@ -184,7 +184,7 @@ impl World {
             grant: Grant(self.next_grant),
             kind,
         };
-        let flush = pick / 8 % 4 != 0;
+        let flush = !(pick / 8).is_multiple_of(4);
         trace.step(|| {
             format!(
                 "engine: {:?} {} as {} from {}, blocks {:?}{}",
@@ -230,7 +230,7 @@ impl World {
 
     fn break_pull(&mut self, pick: usize, how: u8, trace: &mut Trace) -> Check {
         let Some(pull) = self.pick_pull(pick) else { return Ok(()) };
-        let sent = how % 2 == 0;
+        let sent = how.is_multiple_of(2);
         trace.step(|| format!("pull {}: its connection breaks, sent: {sent}", pull.0));
         self.receiver.pull_failed(pull, sent, self.now)
     }

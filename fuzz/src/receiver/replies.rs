@@ -68,7 +68,7 @@ impl World {
         }
         let reason = REASONS[which / 8 % REASONS.len()];
         if let Some(extension) = &mut reply.extension {
-            let settled = which % 2 == 0;
+            let settled = which.is_multiple_of(2);
             extension.outcomes = failed.iter().map(|it| (it.clone(), reason, settled)).collect();
         }
         reply.ok = (!ok.is_empty()).then_some(ok);

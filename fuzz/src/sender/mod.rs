@@ -227,7 +227,7 @@ impl World {
         let names = self.names.requests[..usize::from(how) / 16 % 3].to_vec();
         trace.step(|| format!("pull {}: refused for {} requests", id.0, names.len()));
         let why = FailureReason::UnknownIncarnation;
-        self.sender.refuse_pull(id, &names, why, which % 2 == 0, self.now)
+        self.sender.refuse_pull(id, &names, why, which.is_multiple_of(2), self.now)
     }
 
     fn drop_load(&mut self, which: usize, whose: usize, how: u8, trace: &mut Trace) -> Check {

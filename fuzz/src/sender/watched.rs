@@ -9,8 +9,8 @@ use crate::ensure;
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::ids::{Incarnation, RequestId, TransferId};
 use kvbaton_core::sender::{
-    PlanCopies, PullId, Reader, ResolvedPull, SendError, SendWriteId, Sender, SenderAction,
-    SenderConfig, StartWrite, WriteResult,
+    PlanCopies, PullId, ResolvedPull, SendError, SendWriteId, Sender, SenderAction, SenderConfig,
+    StartWrite, WriteResult,
 };
 use kvbaton_core::time::Timestamp;
 use kvbaton_core::wire::{DropTransfers, FailureReason, Reply, Status};
@@ -298,11 +298,6 @@ impl<L: Foretell> WatchedSender<L> {
         ensure!(machine.in_use().next().is_none(), "S01", "memory is still in use");
         ensure!(machine.next_deadline().is_none(), "P06", "a deadline is left");
         Ok(())
-    }
-
-    /// Readers of running writes, in no order; for campaigns that end them.
-    pub fn reader_of(&self, write: SendWriteId) -> Option<&Reader> {
-        self.writing(write).map(|at| &self.model.asks[at].reader)
     }
 }
 

@@ -78,7 +78,7 @@ fn blocks(choices: &mut Choices<'_>, longest: u64) -> BlockList {
 /// Columns of equal length, or each of its own.
 pub(crate) fn columns(choices: &mut Choices<'_>) -> LayoutColumns {
     let (alike, len) = (choices.below(4) != 0, choices.below(12));
-    let mut count = |choices: &mut Choices<'_>| if alike { len } else { choices.below(5) };
+    let count = |choices: &mut Choices<'_>| if alike { len } else { choices.below(5) };
     let mut columns = LayoutColumns::default();
     let many = |n: usize| 0..n;
     columns.base_addrs = many(count(choices)).map(|_| choices.number()).collect();
