@@ -153,7 +153,7 @@ fn job_runs(campaign: &Campaign, mut rng: SmallRng, kept: &[Entry], end: Instant
     let (mut cases, mut steps) = (0, 0);
     let mut input = Vec::new();
     while Instant::now() < end && !shared.stop.load(Ordering::Relaxed) {
-        let before = steps;
+        let before = (cases, steps);
         for _ in 0..BATCH {
             make(campaign, &mut rng, kept, &mut input);
             let mut trace = Trace::default();
@@ -168,8 +168,8 @@ fn job_runs(campaign: &Campaign, mut rng: SmallRng, kept: &[Entry], end: Instant
                 break;
             }
         }
-        shared.cases.fetch_add(BATCH, Ordering::Relaxed);
-        shared.steps.fetch_add(steps - before, Ordering::Relaxed);
+        shared.cases.fetch_add(cases - before.0, Ordering::Relaxed);
+        shared.steps.fetch_add(steps - before.1, Ordering::Relaxed);
     }
 }
 

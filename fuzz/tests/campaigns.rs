@@ -20,9 +20,11 @@ fn holds(name: &str, input: &[u8]) -> Result<(), TestCaseError> {
     }
 }
 
-/// A few hundred runs; `PROPTEST_CASES` asks for more.
+/// A thousand runs; `PROPTEST_CASES` asks for more.
 fn cases() -> ProptestConfig {
-    ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
+    let usual = ProptestConfig::default();
+    let cases = usual.cases.max(1_000);
+    ProptestConfig { cases, failure_persistence: None, ..usual }
 }
 
 proptest! {

@@ -13,8 +13,7 @@ const SMOKE_CORPUS: &str = "target/fuzz-corpus";
 /// Passed on to `kvbaton-fuzz`.
 #[derive(Args)]
 pub struct Options {
-    /// Arguments of the command, `run` when there are none: `cargo xtask fuzz run pair
-    /// --seconds 60`, `cargo xtask fuzz replay FILE`, `cargo xtask fuzz run --help`.
+    /// `run`, `replay FILE…`, `list` or `help`, and what belongs to it; `run` by default.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
@@ -25,7 +24,8 @@ pub struct Options {
 /// When cargo cannot be started.
 pub fn fuzz(options: &Options) -> Result<bool> {
     let mut command = kvbaton_fuzz();
-    if options.arguments.is_empty() {
+    let first = options.arguments.first().map_or("", String::as_str);
+    if !["run", "replay", "list", "help"].contains(&first) {
         command.arg("run");
     }
     command.args(&options.arguments).stdin(Stdio::inherit());
