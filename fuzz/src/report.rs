@@ -24,10 +24,9 @@ pub fn found(campaign: &Campaign, found: &Found) -> String {
         format!("after {cases} cases and {steps} steps, shrunk from {before} to {after} bytes")
     };
     format!(
-        "{}: a rule is broken ({how})\n{}\nreplay: kvbaton-fuzz replay --campaign {} {}\n",
+        "{}: a rule is broken ({how})\n{}\nreplay: cargo xtask fuzz replay {}\n",
         campaign.name,
         found.story,
-        campaign.name,
         found.path.display()
     )
 }
