@@ -163,6 +163,11 @@ impl World {
                 self.advance(self.now + Duration::from_secs(60), which % 4 != 0, trace)?;
             }
             15 if how % 8 == 1 => self.refuse_pull(which, how, trace)?,
+            15 if how % 8 < 5 => {
+                // The tick is late: other inputs come first.
+                self.now = now + Duration::from_millis(u64::from(which as u8) * 100);
+                trace.note(|| format!("time: {}", self.now));
+            }
             _ => {}
         }
         self.take_actions();
