@@ -190,6 +190,14 @@ fn a_tensor_must_lie_in_its_storage_and_something_must_be_registered() {
 }
 
 #[test]
+fn z01_a_tensor_of_any_number_of_heads_is_refused_before_a_region_is_made() {
+    let mut scattered = tensor(64, 2000);
+    (scattered.shape, scattered.strides) = (vec![24, 1 << 40, 4, 8], vec![64, 0, 8, 1]);
+    let error = Layout::build(&[scattered], 24, 1).expect_err("no end of heads");
+    assert!(error.to_string().contains("its 1099511627776 heads"), "{error}");
+}
+
+#[test]
 fn f53_a06_a_partial_hit_takes_the_tail_by_token_position() {
     let prepared = simple(&[attention(1)], 10);
     let plan = |ours: &[u32], theirs: &[u32], ends| {

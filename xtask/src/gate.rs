@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the steps, in order.
 
 use crate::report::{Line, Outcome, render};
-use crate::{run, setup, workspace};
+use crate::{fuzz, run, setup, workspace};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -38,6 +38,8 @@ enum Step {
     Tests,
     /// examples in the documents
     Doctests,
+    /// every fuzz campaign for a moment, in a release build
+    Fuzz,
     /// the same actors in simulated time, on a simulated network
     Simulation,
     /// installs the interop tests' peers
@@ -86,6 +88,7 @@ impl Step {
             Self::Purity => ("purity", "core for wasm32-unknown-unknown"),
             Self::Tests => ("tests", "unit, property and integration tests"),
             Self::Doctests => ("doctests", "examples in the documents"),
+            Self::Fuzz => ("fuzz", "every fuzz campaign for two seconds, from a fixed seed"),
             Self::Simulation => ("simulation", "core, actors and model engine under --cfg madsim"),
             Self::Peers => ("peers", "cargo xtask setup"),
             Self::Interop => ("interop", "real Mooncake and ZeroMQ peers, pulls that vLLM sent"),
@@ -128,6 +131,7 @@ impl Step {
                 "--examples",
             ]),
             Self::Doctests => tests(&["--workspace", "--doc"]),
+            Self::Fuzz => check(fuzz::smoke()),
             Self::Simulation => simulation(),
             Self::Peers => Ok(setup::setup(&setup::Options::default()).map_or_else(
                 |error| {

@@ -1,5 +1,6 @@
 //! `cargo xtask`: the commands that need more than cargo.
 
+mod fuzz;
 mod gate;
 mod report;
 mod run;
@@ -24,6 +25,7 @@ Every change:      cargo xtask test --quick
 Before it merges:  cargo xtask test
 One step of it:    cargo xtask test --only simulation
 A swarm of faults: cargo xtask sim --seeds 1..1000
+A minute of fuzz:  cargo xtask fuzz run --seconds 60
 ";
 
 #[derive(Subcommand)]
@@ -58,6 +60,12 @@ enum Command {
     /// `cargo xtask alarm --bug NAME` searches for one.
     #[command(disable_help_flag = true)]
     Alarm(sim::Options),
+    /// Runs the fuzz campaigns, in a release build.
+    ///
+    /// Arguments go to `kvbaton-fuzz` as they are: `run [CAMPAIGN…] [--seconds N]
+    /// [--seed S]`, `replay FILE…`, `list`. Failing inputs are made small and kept in
+    /// `fuzz/corpus`.
+    Fuzz(fuzz::Options),
 }
 
 fn main() -> ExitCode {
@@ -67,6 +75,7 @@ fn main() -> ExitCode {
         Command::Setup(options) => setup::setup(&options).map(|()| ExitCode::SUCCESS),
         Command::Sim(options) => sim::sim(&options).map(ExitCode::from),
         Command::Alarm(options) => sim::alarm(&options).map(ExitCode::from),
+        Command::Fuzz(options) => fuzz::fuzz(&options).map(passed),
     };
     match result {
         Ok(code) => code,

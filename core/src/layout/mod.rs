@@ -121,8 +121,19 @@ impl Layout {
                 ),
             });
         }
+        // Checked before they are made: with a stride of 0 any number of heads fits.
+        let heads = tensor.shape[1];
+        if heads > MAX_REGIONS as u64 {
+            return Err(LayoutError::Tensor {
+                layer_name: tensor.layer_name.clone(),
+                what: format!(
+                    "its {heads} heads would each be a region, and a layout has at most \
+                     {MAX_REGIONS} regions"
+                ),
+            });
+        }
         let payload = tensor.inner_bytes(2);
-        for head in 0..tensor.shape[1] {
+        for head in 0..heads {
             let base = tensor.address().0 + head * tensor.strides[1] * tensor.element_size.0;
             self.add_checked(tensor, index, base, stride, payload)?;
         }

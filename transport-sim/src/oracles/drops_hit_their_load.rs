@@ -1,19 +1,26 @@
-//! A load fails as dropped only when its own node has dropped it.
+//! A drop ends the load whose grant it names, and no other that waits for the transfer.
 
 use super::Oracle;
 use super::lives::Lives;
-use crate::history::{Event, LoadFact, What};
-use kvbaton_core::ids::{Grant, RequestId};
+use crate::history::{ConnectionId, Event, What};
+use kvbaton_core::ids::{Grant, RequestId, TransferId};
+use kvbaton_core::wire::Status;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Core's words for a load that was dropped.
+const DROPPED: &str = "was dropped by the decode engine";
+
+type Asked = (ConnectionId, RequestId);
 
 #[derive(Debug, Default)]
 struct Node {
-    /// Grants of each request's pulls.
-    grants: BTreeMap<RequestId, BTreeSet<Grant>>,
-    dropped: BTreeSet<Grant>,
+    /// Requests that wait for their answer, by transfer.
+    open: BTreeMap<TransferId, BTreeMap<Asked, Grant>>,
+    /// Of these, who saw a drop of another grant, and none of its own.
+    spared: BTreeSet<Asked>,
 }
 
-/// Remembers grants that were dropped.
+/// Remembers who waits when a drop comes in.
 #[derive(Debug, Default)]
 pub struct DropsHitTheirLoad {
     nodes: Lives<Node>,
@@ -31,22 +38,40 @@ impl Oracle for DropsHitTheirLoad {
     fn observe(&mut self, event: &Event) -> Result<(), String> {
         let Some((node, it)) = self.nodes.of(event) else { return Ok(()) };
         match &event.what {
-            What::LoadAsked { request, .. } => drop(it.grants.remove(request)),
-            What::PullSent { pull, .. } => {
-                for (request, _, _, grant) in &pull.requests {
-                    it.grants.entry(request.clone()).or_default().extend(grant);
+            What::PullReceived { connection, pull } => {
+                for (request, transfer, _, grant) in &pull.requests {
+                    let Some(grant) = grant else { continue };
+                    let asked = (*connection, request.clone());
+                    it.open.entry(transfer.clone()).or_default().insert(asked, *grant);
                 }
             }
-            What::DropSent { transfers, .. } => {
-                it.dropped.extend(transfers.iter().map(|(_, grant)| *grant));
-            }
-            What::LoadEnded { request, end: LoadFact::Failed(why), .. }
-                if &*why.reason == "Prefill(Dropped)" =>
-            {
-                let own = it.grants.get(request);
-                if !own.into_iter().flatten().any(|grant| it.dropped.contains(grant)) {
-                    return Err(format!("{node}: {request} failed as dropped, but was not"));
+            What::DropReceived { transfers, .. } => {
+                for (transfer, dropped) in transfers {
+                    for (asked, grant) in it.open.get(transfer).into_iter().flatten() {
+                        if grant == dropped {
+                            it.spared.remove(asked);
+                        } else {
+                            it.spared.insert(asked.clone());
+                        }
+                    }
                 }
+            }
+            What::ReplySent { connection, reply } => {
+                let dropped = reply.message.as_ref().is_some_and(|it| it.contains(DROPPED));
+                let mut failed = reply.failed.iter().map(|request| (*connection, request.clone()));
+                let hit = failed.find(|asked| it.spared.contains(asked));
+                if let (true, Some((_, request))) = (dropped, hit) {
+                    return Err(format!("{node}: {request} fails as dropped; another load was"));
+                }
+                let over = |asked: &Asked| {
+                    asked.0 == *connection
+                        && (reply.status != Status::Continue
+                            || reply.ok.contains(&asked.1)
+                            || reply.failed.contains(&asked.1))
+                };
+                it.spared.retain(|asked| !over(asked));
+                it.open.values_mut().for_each(|open| open.retain(|asked, _| !over(asked)));
+                it.open.retain(|_, open| !open.is_empty());
             }
             _ => {}
         }
@@ -57,24 +82,28 @@ impl Oracle for DropsHitTheirLoad {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::ConnectionId;
-    use crate::oracles::made_up::{
-        ADDRESS, Story, caught, legal, load, load_failed, pull, pull_sent,
-    };
+    use crate::oracles::made_up::{Story, caught, legal, pull, pull_received, reply, reply_sent};
 
-    fn story(dropped: u64) -> Story {
-        let pulled = |grant| pull_sent(grant, pull(3, true, &[("a", grant)]));
-        let story = Story::new().d(load("a", &[(0, 8)])).d(pulled(6));
-        let story = story.d(load("a", &[(0, 8)])).d(pulled(7));
-        let transfers = vec![("a".into(), Grant(dropped))];
-        let (connection, to) = (ConnectionId(9), ADDRESS.into());
-        let story = story.d(What::DropSent { connection, to, transfers });
-        story.d(load_failed("a", "Prefill(Dropped)", "transfer a was dropped"))
+    fn story(dropped: u64, pulled_before: bool) -> Story {
+        let drop = What::DropReceived {
+            connection: ConnectionId(9),
+            transfers: vec![("a".into(), Grant(dropped))],
+        };
+        let pulled = pull_received(1, pull(3, true, &[("a", 7)]));
+        let story = match pulled_before {
+            true => Story::new().p(pulled).p(drop),
+            false => Story::new().p(drop).p(pulled),
+        };
+        let mut failed = reply(Status::Finish, &[], &["a"], 3);
+        failed.message = Some(format!("transfer a {DROPPED}").into());
+        story.p(reply_sent(1, failed))
     }
 
     #[test]
     fn p09_a_drop_of_an_earlier_load_ends_no_later_one() {
-        legal(DropsHitTheirLoad::default(), story(7));
-        caught(DropsHitTheirLoad::default(), story(6), "failed as dropped, but was not");
+        caught(DropsHitTheirLoad::default(), story(6, true), "a fails as dropped");
+        legal(DropsHitTheirLoad::default(), story(7, true));
+        // The transfer was over when the pull came.
+        legal(DropsHitTheirLoad::default(), story(6, false));
     }
 }

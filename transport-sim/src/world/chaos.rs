@@ -203,7 +203,6 @@ impl Chaos {
 
     async fn sleep_and_wake(&self, engine: u16, lasts: Duration) {
         let _turn = self.turns[&engine].lock().await;
-        self.order(engine, Order::GiveBack);
         let asleep = self.fall_asleep(engine).await;
         runtime::sleep(lasts).await;
         if let Some(process) = asleep {
@@ -223,6 +222,8 @@ impl Chaos {
     /// process sleeps then.
     async fn fall_asleep(&self, engine: u16) -> Option<EngineId> {
         let process = self.doors.get(engine)?.engine_id;
+        // A process that has just started does not know of the pause.
+        self.order(engine, Order::GiveBack);
         self.sim.note(Lane::Engine(engine), What::SleepAsked);
         let ended = self.ask(engine, Order::Unregister).await;
         let why: Arc<str> = match ended {
