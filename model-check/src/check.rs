@@ -4,9 +4,12 @@ use crate::options::Options;
 use crate::rules::Rule;
 use crate::step::Step;
 use crate::world::{Tables, World};
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Checker, CheckerBuilder, HasDiscoveries, Model, Property};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// States that a search for a shorter way to a broken rule may visit.
+const SHORTER: usize = 2_000_000;
 
 /// A world as the checker sees it.
 #[derive(Debug, Clone)]
@@ -51,9 +54,19 @@ impl Model for Handover {
 
     fn properties(&self) -> Vec<Property<Self>> {
         always!(
-            G01, G02, L03, L04, L06, L09, P01, P02, P03, P08, P12, S01, Progress, Rest, Assertion
+            G01, G02, L03, L04, L06, L09, P01, P02, P03, P08, P12, S01, Late, Progress, Rest,
+            Assertion
         )
     }
+}
+
+/// A broken rule, and the steps that lead there, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule.
+    pub rule: Rule,
+    /// The way.
+    pub steps: Vec<String>,
 }
 
 /// What an exploration found.
@@ -61,16 +74,16 @@ impl Model for Handover {
 pub struct Report {
     /// Different states.
     pub states: usize,
-    /// States that were generated, also those that were known.
+    /// States that steps led to, also those that were known.
     pub generated: usize,
-    /// Steps of the longest way from the start.
+    /// Steps of the longest way that was walked.
     pub depth: usize,
     /// How long it took.
     pub took: Duration,
     /// What was reached.
     pub tables: Arc<Tables>,
-    /// The rule that was broken, and the way there in words.
-    pub violation: Option<(Rule, Vec<String>)>,
+    /// The first rule that was found broken.
+    pub violation: Option<Violation>,
 }
 
 /// Explores every state of a world, on so many threads; stops at the first broken rule.
@@ -80,28 +93,38 @@ pub fn explore(options: Options, threads: usize, progress: impl Fn(usize)) -> Re
     let begin = Instant::now();
     let model = Handover::new(options);
     let tables = model.tables.clone();
-    let checker = model
-        .checker()
-        .threads(threads)
-        .finish_when(HasDiscoveries::AnyFailures)
-        .spawn_dfs();
+    // Depth first: few states wait at any time.
+    let checker = until_broken(model, threads).spawn_dfs();
     while !checker.is_done() {
         progress(checker.unique_state_count());
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(10));
     }
     let checker = checker.join();
-    let violation = checker.discoveries().into_values().next().map(|path| {
-        let rule = path.last_state().broken.expect("a discovery is a broken rule");
-        let steps = path.into_vec();
-        let words = steps.iter().filter_map(|(world, step)| Some(step.as_ref()?.words(world)));
-        (rule, words.collect())
-    });
+    let found = violation(&checker);
     Report {
         states: checker.unique_state_count(),
         generated: checker.state_count(),
         depth: checker.max_depth(),
         took: begin.elapsed(),
         tables,
-        violation,
+        violation: found.map(|found| shorter(options).unwrap_or(found)),
     }
+}
+
+fn until_broken(model: Handover, threads: usize) -> CheckerBuilder<Handover> {
+    model.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures)
+}
+
+/// A way as short as can be, if one is found soon.
+fn shorter(options: Options) -> Option<Violation> {
+    let builder = until_broken(Handover::new(options), 1);
+    violation(&builder.target_state_count(SHORTER).spawn_bfs().join())
+}
+
+fn violation(checker: &impl Checker<Handover>) -> Option<Violation> {
+    let found = checker.discoveries().into_values();
+    let paths = found.map(|path| (path.last_state().broken, path.into_vec()));
+    let (rule, path) = paths.min_by_key(|(rule, path)| (path.len(), *rule))?;
+    let words = path.iter().filter_map(|(world, step)| Some((*step)?.words(world)));
+    Some(Violation { rule: rule?, steps: words.collect() })
 }

@@ -5,7 +5,9 @@ use crate::coverage::Seen;
 use crate::data_plane::{Piece, Write, pieces};
 use crate::memo::Output;
 use crate::memory::decode_columns;
-use crate::names::{address, decode_request, engine, generation, grant, layout_id, number, transfer};
+use crate::names::{
+    address, decode_request, engine, generation, grant, layout_id, number, transfer,
+};
 use crate::network::{Letter, Packet};
 use crate::options::{Broken, Options};
 use crate::prefill::DRAIN;
@@ -192,7 +194,9 @@ impl Decode {
         for load in loads {
             let taken = |slot: &u8| {
                 let first = slot * options.blocks;
-                self.loads.iter().any(|it| matches!(it, Load::Running { first: f, .. } if *f == first))
+                self.loads
+                    .iter()
+                    .any(|it| matches!(it, Load::Running { first: f, .. } if *f == first))
             };
             let slot = (0..options.loads).find(|slot| !taken(slot)).expect("one slot per load");
             let first = slot * options.blocks;
@@ -222,10 +226,10 @@ impl Decode {
 
     fn reply(&mut self, rank: u8, id: PullId, reply: Reply, out: &mut Output) {
         let current = self.lifecycle.names().map(|names| names.layout_id);
-        if current == Some(reply.layout_id) {
-            self.heard |= 1 << rank;
-        } else if !reply.layout_id.is_none() {
+        if current != Some(reply.layout_id) && !reply.layout_id.is_none() {
             out.saw(Seen::LateEcho);
+        } else if self.receiver.is_open(id) && !reply.layout_id.is_none() {
+            self.heard |= 1 << rank;
         }
         self.receiver.reply(id, reply, self.now);
     }
@@ -252,13 +256,7 @@ impl Decode {
     }
 
     /// Takes one piece of a write, or not, as its data plane checks it `[G01]`.
-    fn land(
-        &mut self,
-        write: &Write,
-        piece: Piece,
-        options: &Options,
-        out: &mut Output,
-    ) -> bool {
+    fn land(&mut self, write: &Write, piece: Piece, options: &Options, out: &mut Output) -> bool {
         let (registration, block, rank) = piece.target;
         let there = self.generation() == Some(generation(registration))
             && self.generation() == write.generation;
@@ -315,13 +313,7 @@ impl Decode {
         }
     }
 
-    fn ended(
-        &mut self,
-        load: u8,
-        end: &LoadEnd,
-        options: &Options,
-        out: &mut Output,
-    ) {
+    fn ended(&mut self, load: u8, end: &LoadEnd, options: &Options, out: &mut Output) {
         let Load::Running { first, engine } = self.loads[usize::from(load)] else {
             return out.require(Rule::P08, false);
         };

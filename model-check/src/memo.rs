@@ -164,13 +164,11 @@ impl<T: Clone + Hash> Memo<T> {
     }
 
     /// States and steps that were worked out.
-    pub fn len(&self) -> (usize, usize) {
-        let size = |n: usize| n;
-        let states = self.states.iter().map(|it| {
-            size(it.lock().unwrap_or_else(PoisonError::into_inner).len())
-        });
-        let steps =
-            self.steps.iter().map(|it| it.lock().unwrap_or_else(PoisonError::into_inner).len());
-        (states.sum(), steps.sum())
+    pub fn sizes(&self) -> (usize, usize) {
+        (count(&self.states), count(&self.steps))
     }
+}
+
+fn count<K, V>(table: &Table<K, V>) -> usize {
+    table.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
 }

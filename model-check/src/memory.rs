@@ -44,8 +44,7 @@ pub fn decode_columns(registration: u8, ranks: u8) -> LayoutColumns {
 pub fn prefill_layout(registration: u8, rank: u8, ranks: u8) -> LocalLayout {
     let columns = columns(PREFILL + u64::from(registration) * SPACE, HEAD);
     let regions = regions_from_columns(&columns, &[]).expect("one region");
-    let topology =
-        Topology { tp_rank: rank.into(), tp_size: ranks.into(), pp_rank: 0, pp_size: 1 };
+    let topology = Topology { tp_rank: rank.into(), tp_size: ranks.into(), pp_rank: 0, pp_size: 1 };
     let group = GroupSpec {
         kind: GroupKind::Attention,
         heads: Heads::Split(ranks.into()),

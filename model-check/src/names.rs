@@ -1,6 +1,8 @@
 //! Names of what a world is made of, by number.
 
-use kvbaton_core::ids::{EngineId, Generation, Grant, Incarnation, LayoutId, RequestId, TransferId};
+use kvbaton_core::ids::{
+    EngineId, Generation, Grant, Incarnation, LayoutId, RequestId, TransferId,
+};
 use std::sync::Arc;
 
 /// The transfer of a request.

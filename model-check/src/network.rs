@@ -117,6 +117,10 @@ impl Bag {
         self.0.remove(at.into())
     }
 
+    pub(crate) fn position(&self, of: impl Fn(&Packet) -> bool) -> Option<u8> {
+        self.0.iter().position(|letter| of(letter)).map(|at| at as u8)
+    }
+
     pub(crate) fn get(&self, at: u8) -> &Packet {
         &self.0[usize::from(at)]
     }

@@ -13,13 +13,23 @@ pub struct Options {
     pub slots: u8,
     /// What may go wrong, and how often.
     pub faults: Faults,
+    /// What comes too late arrives at once, which must make no difference.
+    pub late_at_once: bool,
     /// A part of the world around core that is broken on purpose.
     pub broken: Option<Broken>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ranks: 2, loads: 2, blocks: 1, slots: 1, faults: Faults::default(), broken: None }
+        Self {
+            ranks: 2,
+            loads: 2,
+            blocks: 1,
+            slots: 1,
+            faults: Faults::default(),
+            late_at_once: true,
+            broken: None,
+        }
     }
 }
 

@@ -4,9 +4,9 @@
 
 use crate::coverage::Seen;
 use crate::data_plane::{Write, pieces};
+use crate::memo::Output;
 use crate::memory::{Plan, foreign_pull, prefill_layout};
 use crate::names::{generation, incarnation, layout_id, number, prefill_request, transfer};
-use crate::memo::Output;
 use crate::network::{Letter, Packet};
 use crate::options::{Broken, Options};
 use crate::rules::Rule;
@@ -20,7 +20,7 @@ use kvbaton_core::sender::{
 };
 use kvbaton_core::time::Timestamp;
 use kvbaton_core::wire::{
-    DropTransfers, FailureReason, Pull, Reply, ReplyExtension, REVISION, Status,
+    DropTransfers, FailureReason, Pull, REVISION, Reply, ReplyExtension, Status,
 };
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -298,7 +298,8 @@ impl Prefill {
     }
 
     fn drop_transfers(&mut self, drop: &DropTransfers, out: &mut Output) {
-        let pulled = |grant: &Grant| self.pulls.values().any(|it| it.grants.contains(&Some(*grant)));
+        let pulled =
+            |grant: &Grant| self.pulls.values().any(|it| it.grants.contains(&Some(*grant)));
         if drop.transfers.iter().any(|(_, _, grant)| !pulled(grant)) {
             out.saw(Seen::EarlyDrop);
         }

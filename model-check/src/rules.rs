@@ -29,6 +29,9 @@ pub enum Rule {
     P12,
     /// Memory is unregistered only when nothing uses it.
     S01,
+    /// An answer to a pull that is over, or a message for a process that is gone, changes
+    /// nothing (L10, P12, P13).
+    Late,
     /// Every pull is answered and every load reported, without waiting for a deadline, if
     /// no message was lost.
     Progress,
@@ -40,7 +43,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::G01,
         Self::G02,
         Self::L03,
@@ -53,6 +56,7 @@ impl Rule {
         Self::P08,
         Self::P12,
         Self::S01,
+        Self::Late,
         Self::Progress,
         Self::Rest,
         Self::Assertion,
@@ -74,6 +78,7 @@ impl Rule {
             Self::P08 => "P08: a load is reported once, settled, and truly loaded",
             Self::P12 => "P12: a P that restarted serves no old pull",
             Self::S01 => "S01: memory is unregistered only when drained",
+            Self::Late => "L10, P12, P13: what comes too late changes nothing",
             Self::Progress => "P02, P08: without a loss, everything ends without a deadline",
             Self::Rest => "P06, P09, P12: at rest nothing is left",
             Self::Assertion => "core's own assertions hold",

@@ -90,7 +90,9 @@ impl Step {
             Self::Duplicate(at) => format!("first of two: {}", packet(at)),
             Self::Land(at) => format!("bytes reach D: {}", world.describe_write(at)),
             Self::Settle(at) => format!("P hears of its end: {}", world.describe_write(at)),
-            Self::FailWrite(at) => format!("P gives it up, unsettled: {}", world.describe_write(at)),
+            Self::FailWrite(at) => {
+                format!("P gives it up, unsettled: {}", world.describe_write(at))
+            }
             Self::Deadline(it) => format!("the next deadline of {} comes", node(it)),
         }
     }
@@ -110,7 +112,9 @@ fn describe(packet: &Packet) -> String {
             format!("D → P{rank} drop {}", names.join(", "))
         }
         Packet::Ask => "D learns P's ranks from the bootstrap server".into(),
-        Packet::Revoked(grant) => format!("D's data plane has closed the grant of d{}", grant.0 - 1),
+        Packet::Revoked(grant) => {
+            format!("D's data plane has closed the grant of d{}", grant.0 - 1)
+        }
         Packet::Broken(id) => format!("D hears that the connection of pull {} broke", id.0),
     }
 }

@@ -10,7 +10,7 @@ use crate::prefill::{Prefill, PrefillInput, Running};
 use crate::rules::Rule;
 use crate::step::{Loss, Node, Step};
 use kvbaton_core::lifecycle::State;
-use kvbaton_core::sender::WriteResult;
+use kvbaton_core::sender::{PullId, WriteResult};
 
 /// A state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -46,7 +46,7 @@ impl Tables {
     /// States and steps of a P rank, then of D, that were worked out.
     #[must_use]
     pub fn sizes(&self) -> [(usize, usize); 2] {
-        [self.prefill.len(), self.decode.len()]
+        [self.prefill.sizes(), self.decode.sizes()]
     }
 }
 
@@ -125,6 +125,9 @@ impl World {
             Step::Deadline(node) => self.deadline(node, around),
         }
         self.writes.sort_unstable();
+        if around.0.late_at_once {
+            self.deliver_late(around);
+        }
         if self.broken.is_none() {
             self.check_rest(around);
         }
@@ -133,9 +136,8 @@ impl World {
     fn on_prefill(&mut self, rank: u8, input: PrefillInput, (options, tables): Around<'_>) {
         let p = &mut self.p[usize::from(rank)];
         let running = Running::of(rank, &self.writes);
-        let outcome = tables
-            .prefill
-            .step(p, (input, running), |p, input, out| p.take(input, options, out));
+        let outcome =
+            tables.prefill.step(p, (input, running), |p, input, out| p.take(input, options, out));
         *p = outcome.next.clone();
         let output = &outcome.output;
         self.writes.extend_from_slice(&output.started);
@@ -186,6 +188,36 @@ impl World {
             Packet::Reply { .. } | Packet::Revoked(_) | Packet::Broken(_) => {
                 self.on_decode(DecodeInput::Letter(letter), around);
             }
+        }
+    }
+
+    /// Letters that come too late arrive at once, and must change nothing: when they arrive
+    /// makes no difference then.
+    fn deliver_late(&mut self, around: Around<'_>) {
+        while let Some(at) = self.net.position(|letter| self.is_late(letter)) {
+            let (p, d) = (self.p.clone(), self.d.clone());
+            let letter = self.net.take(at);
+            self.arrive(letter, around);
+            if (&p, &d) != (&self.p, &self.d) {
+                self.broken = self.broken.or(Some(Rule::Late));
+                return;
+            }
+        }
+    }
+
+    /// Whether whoever gets the letter has done with what it is about: for good, since
+    /// neither pull ids nor incarnations come back.
+    fn is_late(&self, packet: &Packet) -> bool {
+        let is_closed = |id: &PullId| !self.d.receiver.is_open(*id);
+        let is_gone = |rank: &u8, meant| !self.p[usize::from(*rank)].sender.is_meant(meant);
+        match packet {
+            Packet::Reply { id, .. } | Packet::Broken(id) => is_closed(id),
+            Packet::Drop { rank, drop } => is_gone(rank, drop.incarnation),
+            Packet::Pull { rank, id, pull, .. } => {
+                let meant = pull.extension.as_ref().map(|it| it.incarnation);
+                is_closed(id) && is_gone(rank, meant.unwrap_or_default())
+            }
+            Packet::Ask | Packet::Revoked(_) => false,
         }
     }
 
