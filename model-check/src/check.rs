@@ -107,7 +107,7 @@ pub fn explore(options: Options, threads: usize, progress: impl Fn(usize)) -> Re
         depth: checker.max_depth(),
         took: begin.elapsed(),
         tables,
-        violation: found.map(|found| shorter(options).unwrap_or(found)),
+        violation: found.map(|found| shorter(options, found)),
     }
 }
 
@@ -116,9 +116,17 @@ fn until_broken(model: Handover, threads: usize) -> CheckerBuilder<Handover> {
 }
 
 /// A way as short as can be, if one is found soon.
-fn shorter(options: Options) -> Option<Violation> {
-    let builder = until_broken(Handover::new(options), 1);
-    violation(&builder.target_state_count(SHORTER).spawn_bfs().join())
+fn shorter(options: Options, found: Violation) -> Violation {
+    let mut best = found;
+    loop {
+        // A state after so many steps lies one deeper, and the limit is not reached.
+        let builder = until_broken(Handover::new(options), 1).target_max_depth(best.steps.len() + 1);
+        let next = violation(&builder.target_state_count(SHORTER).spawn_bfs().join());
+        match next {
+            Some(next) if next.steps.len() < best.steps.len() => best = next,
+            _ => return best,
+        }
+    }
 }
 
 fn violation(checker: &impl Checker<Handover>) -> Option<Violation> {

@@ -92,6 +92,10 @@ impl World {
             let loads = (0u8..).zip(&self.d.loads).filter(|(_, load)| running(load));
             out.extend(loads.map(|(load, _)| Step::Drop(load)));
         }
+        if left.releases > 0 {
+            let known = self.p.iter().fold(0, |known, p| known | p.running | p.held);
+            out.extend((0..8).filter(|it| known & (1 << it) != 0).map(Step::Release));
+        }
         for (at, packet) in self.net.distinct().filter(|(_, packet)| packet.travels()) {
             if left.losses > 0 {
                 out.push(Step::Lose(at, Loss::Silent));

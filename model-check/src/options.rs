@@ -46,6 +46,8 @@ pub struct Faults {
     pub prefill_sleeps: u8,
     /// D's engine drops a load.
     pub drops: u8,
+    /// P's engine gives a request up, at all its ranks at once.
+    pub releases: u8,
     /// A message is lost; D is told of it, or is not.
     pub losses: u8,
     /// A message arrives twice.
@@ -69,6 +71,8 @@ pub enum Fault {
     PrefillSleep,
     /// See [`Faults::drops`].
     Drop,
+    /// See [`Faults::releases`].
+    Release,
     /// See [`Faults::losses`].
     Lose,
     /// See [`Faults::duplicates`].
@@ -81,12 +85,13 @@ pub enum Fault {
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Restart,
         Self::Evict,
         Self::DecodeSleep,
         Self::PrefillSleep,
         Self::Drop,
+        Self::Release,
         Self::Lose,
         Self::Duplicate,
         Self::Deadline,
@@ -102,6 +107,7 @@ impl Fault {
             Self::DecodeSleep => "decode-sleep",
             Self::PrefillSleep => "prefill-sleep",
             Self::Drop => "drop",
+            Self::Release => "release",
             Self::Lose => "lose",
             Self::Duplicate => "duplicate",
             Self::Deadline => "deadline",
@@ -136,6 +142,7 @@ impl Faults {
             Fault::DecodeSleep => &mut self.decode_sleeps,
             Fault::PrefillSleep => &mut self.prefill_sleeps,
             Fault::Drop => &mut self.drops,
+            Fault::Release => &mut self.releases,
             Fault::Lose => &mut self.losses,
             Fault::Duplicate => &mut self.duplicates,
             Fault::Deadline => &mut self.deadlines,

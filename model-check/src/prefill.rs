@@ -73,6 +73,8 @@ pub struct Asked {
 pub enum PrefillInput {
     /// Its engine has finished a request.
     Hold(u8),
+    /// Its engine gives a request up.
+    Release(u8),
     /// A pull or a drop arrives. The pull's loads name P's engine after so many restarts.
     Letter(Letter, u8),
     /// A write has ended.
@@ -172,6 +174,7 @@ impl Prefill {
     ) {
         match input {
             PrefillInput::Hold(number) => self.hold(number, options),
+            PrefillInput::Release(number) => self.sender.release(&transfer(number), self.now),
             PrefillInput::Letter(letter, engine) => match &*letter {
                 Packet::Pull { copy, id, pull, .. } => {
                     self.pull((*copy, *id, engine), pull.clone(), options, out);

@@ -33,6 +33,8 @@ pub enum Step {
     Load(u8),
     /// D's engine drops a load.
     Drop(u8),
+    /// P's engine gives a request up, at all its ranks.
+    Release(u8),
     /// Another D's layout takes the place of ours.
     Evict,
     /// P's engine restarts.
@@ -76,6 +78,7 @@ impl Step {
             Self::Load(1) => "D loads its next request".into(),
             Self::Load(many) => format!("D loads its next {many} requests in one pull"),
             Self::Drop(load) => format!("D's engine drops d{load}"),
+            Self::Release(transfer) => format!("P's engine releases t{transfer}"),
             Self::Evict => "P0 forgets D's layout: another D's takes its place".into(),
             Self::Restart => "P's engine restarts".into(),
             Self::Sleep(it) => format!("{} is asked to unregister", node(it)),

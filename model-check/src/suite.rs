@@ -58,10 +58,10 @@ mod tests {
     #[test]
     fn every_choice_comes_once() {
         let runs = every(Options::default(), &Fault::ALL, 2);
-        assert_eq!(runs.len(), 36);
+        assert_eq!(runs.len(), 45);
         assert_eq!(runs[0].name(), "restart + evict");
         let names: std::collections::BTreeSet<String> = runs.iter().map(Run::name).collect();
-        assert_eq!(names.len(), 36);
+        assert_eq!(names.len(), 45);
         assert_eq!(every(Options::default(), &Fault::ALL, 99).len(), 1);
         assert_eq!(every(Options::default(), &[], 2)[0].name(), "no fault");
     }

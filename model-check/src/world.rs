@@ -85,6 +85,12 @@ impl World {
                 self.left.take(Fault::Drop);
                 self.on_decode(DecodeInput::Drop(load), around);
             }
+            Step::Release(transfer) => {
+                self.left.take(Fault::Release);
+                for rank in 0..around.0.ranks {
+                    self.on_prefill(rank, PrefillInput::Release(transfer), around);
+                }
+            }
             Step::Evict => {
                 self.left.take(Fault::Evict);
                 self.on_prefill(0, PrefillInput::Evict, around);
