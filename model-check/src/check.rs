@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// States that a search for a shorter way to a broken rule may visit.
-const SHORTER: usize = 2_000_000;
+const SHORTER: usize = 300_000;
 
 /// A world as the checker sees it.
 #[derive(Debug, Clone)]
@@ -120,7 +120,8 @@ fn shorter(options: Options, found: Violation) -> Violation {
     let mut best = found;
     loop {
         // A state after so many steps lies one deeper, and the limit is not reached.
-        let builder = until_broken(Handover::new(options), 1).target_max_depth(best.steps.len() + 1);
+        let builder =
+            until_broken(Handover::new(options), 1).target_max_depth(best.steps.len() + 1);
         let next = violation(&builder.target_state_count(SHORTER).spawn_bfs().join());
         match next {
             Some(next) if next.steps.len() < best.steps.len() => best = next,

@@ -1,10 +1,13 @@
 //! `cargo xtask`: the commands that need more than cargo.
 
 mod gate;
+mod model_check;
+mod mutants;
 mod report;
 mod run;
 mod setup;
 mod tally;
+mod tools;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -22,6 +25,8 @@ const EXAMPLES: &str = "\
 Every change:      cargo xtask test --quick
 Before it merges:  cargo xtask test
 One step of it:    cargo xtask test --only simulation
+Small worlds:      cargo xtask model-check --ranks 1 --faults restart,drop
+Mutants you made:  cargo xtask mutants --diff
 ";
 
 #[derive(Subcommand)]
@@ -40,12 +45,26 @@ enum Command {
     /// Debian's libibverbs1; as root it is installed with apt-get when it is missing,
     /// otherwise the command is printed. Running it again changes nothing.
     Setup(setup::Options),
+    /// Explores every order of events of small worlds over core's machines.
+    ///
+    /// Builds `kvbaton-model-check` optimized and passes the arguments on; without any, the
+    /// full set runs. Exits with 1 when a rule is broken, and shows the steps that lead there.
+    ModelCheck(model_check::Options),
+    /// Changes core in small ways and looks whether a test fails.
+    ///
+    /// Every mutant is tested by the tests of its part of core; one that survives them by all
+    /// of core's and the fuzz targets' own. Prints the score, caught of those that build, and
+    /// the survivors. Exits with 1 when it is below 95 %, or when a survivor is not in
+    /// `core/mutants.survivors.txt` with a reason. Installs cargo-mutants by itself.
+    Mutants(mutants::Options),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Test(options) => gate::test(&options),
         Command::Setup(options) => setup::setup(&options).map(|()| true),
+        Command::ModelCheck(options) => model_check::model_check(&options),
+        Command::Mutants(options) => mutants::mutants(&options),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
