@@ -1,5 +1,8 @@
 //! A world: one P engine, one D, and what is between them.
 
+mod faults;
+mod rest;
+
 use crate::coverage::{Coverage, Seen};
 use crate::data_plane::Write;
 use crate::decode::{Decode, DecodeInput, Load};
@@ -8,9 +11,8 @@ use crate::network::{Bag, Letter, Packet};
 use crate::options::{Broken, Fault, Faults, Options};
 use crate::prefill::{Prefill, PrefillInput, Running};
 use crate::rules::Rule;
-use crate::step::{Loss, Node, Step};
-use kvbaton_core::lifecycle::State;
-use kvbaton_core::sender::{PullId, WriteResult};
+use crate::step::{Node, Step};
+use kvbaton_core::sender::WriteResult;
 
 /// A state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -197,57 +199,6 @@ impl World {
         }
     }
 
-    /// Letters that come too late arrive at once, and must change nothing: when they arrive
-    /// makes no difference then.
-    fn deliver_late(&mut self, around: Around<'_>) {
-        while let Some(at) = self.net.position(|letter| self.is_late(letter)) {
-            let (p, d) = (self.p.clone(), self.d.clone());
-            let letter = self.net.take(at);
-            self.arrive(letter, around);
-            if (&p, &d) != (&self.p, &self.d) {
-                self.broken = self.broken.or(Some(Rule::Late));
-                return;
-            }
-        }
-    }
-
-    /// Whether whoever gets the letter has done with what it is about: for good, since
-    /// neither pull ids nor incarnations come back.
-    fn is_late(&self, packet: &Packet) -> bool {
-        let is_closed = |id: &PullId| !self.d.receiver.is_open(*id);
-        let is_gone = |rank: &u8, meant| !self.p[usize::from(*rank)].sender.is_meant(meant);
-        match packet {
-            Packet::Reply { id, .. } | Packet::Broken(id) => is_closed(id),
-            Packet::Drop { rank, drop } => is_gone(rank, drop.incarnation),
-            Packet::Pull { rank, id, pull, .. } => {
-                let meant = pull.extension.as_ref().map(|it| it.incarnation);
-                is_closed(id) && is_gone(rank, meant.unwrap_or_default())
-            }
-            Packet::Ask | Packet::Revoked(_) => false,
-        }
-    }
-
-    fn lose(&mut self, at: u8, how: Loss, around: Around<'_>) {
-        self.left.take(Fault::Lose);
-        self.calm = false;
-        let letter = self.net.take(at);
-        let told = match (&*letter, how) {
-            (_, Loss::Silent) => None,
-            (Packet::Pull { id, .. }, _) => {
-                Some(DecodeInput::PullFailed(*id, how == Loss::ToldButArrives))
-            }
-            (Packet::Reply { id, .. }, _) => Some(DecodeInput::PullFailed(*id, true)),
-            (Packet::Ask, _) => Some(DecodeInput::NotDiscovered),
-            (Packet::Drop { .. } | Packet::Revoked(_) | Packet::Broken(_), _) => None,
-        };
-        if how == Loss::ToldButArrives {
-            self.net.push(letter);
-        }
-        if let Some(told) = told {
-            self.on_decode(told, around);
-        }
-    }
-
     fn land(&mut self, at: u8, around: Around<'_>) {
         let write = &mut self.writes[usize::from(at)];
         let Some(copy) = write.next_copy() else { return };
@@ -271,102 +222,6 @@ impl World {
 
     fn end_write(&mut self, write: &Write, result: WriteResult, around: Around<'_>) {
         self.on_prefill(write.rank, PrefillInput::WriteDone(write.id, result), around);
-    }
-
-    /// P does not wait for the write any more; what has not landed still may.
-    fn give_up(&mut self, at: u8, around: Around<'_>) {
-        let mut write = self.writes.remove(at.into());
-        if write.next_copy().is_some() {
-            write.orphan = true;
-            self.writes.push(write.clone());
-        }
-        let failed = WriteResult::Failed { settled: false, message: String::new() };
-        self.end_write(&write, failed, around);
-    }
-
-    fn restart(&mut self, options: &Options) {
-        self.left.take(Fault::Restart);
-        self.restarts += 1;
-        for rank in 0..options.ranks {
-            let fresh = Shared::new(Prefill::new(rank, self.restarts, options));
-            let gone = std::mem::replace(&mut self.p[usize::from(rank)], fresh);
-            for asked in gone.pulls.values() {
-                self.net.push(Letter::new(Packet::Broken(asked.id)));
-            }
-        }
-        self.writes.retain(|write| write.next_copy().is_some());
-        self.writes.iter_mut().for_each(|write| write.orphan = true);
-    }
-
-    fn sleep(&mut self, node: Node, around: Around<'_>) {
-        match node {
-            Node::Decode => {
-                self.left.take(Fault::DecodeSleep);
-                self.on_decode(DecodeInput::Sleep, around);
-            }
-            Node::Prefill(rank) => {
-                self.left.take(Fault::PrefillSleep);
-                self.on_prefill(rank, PrefillInput::Sleep, around);
-            }
-        }
-    }
-
-    fn deadline(&mut self, node: Node, around: Around<'_>) {
-        if self.is_busy(around.0) {
-            self.left.take(Fault::Deadline);
-        }
-        self.calm = false;
-        match node {
-            Node::Decode => {
-                let Some(now) = self.d.next_deadline() else { return };
-                self.on_decode(DecodeInput::Tick(now), around);
-            }
-            Node::Prefill(rank) => {
-                let Some(now) = self.prefill_deadline(rank) else { return };
-                self.on_prefill(rank, PrefillInput::Advance(now), around);
-                let due = |it: &Write| it.rank == rank && !it.orphan && it.until <= now;
-                while let Some(at) = self.writes.iter().position(due) {
-                    self.give_up(at as u8, around);
-                }
-                self.on_prefill(rank, PrefillInput::Tick, around);
-            }
-        }
-    }
-
-    pub(crate) fn prefill_deadline(&self, rank: u8) -> Option<kvbaton_core::time::Timestamp> {
-        let mine = self.writes.iter().filter(|it| it.rank == rank && !it.orphan);
-        self.p[usize::from(rank)].next_deadline(mine)
-    }
-
-    /// When nothing but deadlines is left, everything must have ended, unless a message was
-    /// lost; when not even they are, nothing may be left at all.
-    fn check_rest(&mut self, (options, tables): Around<'_>) {
-        if self.is_busy(options) {
-            return;
-        }
-        let ended = self.d.loads.iter().all(|load| matches!(load, Load::Ended { .. }));
-        let answered = self.p.iter().all(|p| p.pulls.is_empty() && p.sender.open_pulls() == 0);
-        if self.calm && !(ended && answered) {
-            self.broken = Some(Rule::Progress);
-        } else if self.deadlines().next().is_none() {
-            tables.seen.saw(Seen::Rest);
-            let clean = self.p.iter().all(|p| self.prefill_is_clean(p)) && self.decode_is_clean();
-            if !(ended && answered && clean) {
-                self.broken = Some(Rule::Rest);
-            }
-        }
-    }
-
-    fn prefill_is_clean(&self, p: &Prefill) -> bool {
-        let s = &p.sender;
-        let counts = [s.transfers(), s.waiting(), s.queued(), s.writes(), s.held()];
-        counts == [0; 5] && p.held == 0 && matches!(p.lifecycle.state(), State::Registered(_))
-    }
-
-    fn decode_is_clean(&self) -> bool {
-        let d = &self.d;
-        let counts = [d.receiver.loads(), d.receiver.open_pulls(), d.open.len()];
-        counts == [0; 3] && matches!(d.lifecycle.state(), State::Registered(_))
     }
 
     pub(crate) fn describe_write(&self, at: u8) -> String {
