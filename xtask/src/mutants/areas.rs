@@ -18,7 +18,7 @@ pub const AREAS: [Area; 4] = [
     Area {
         name: "machines",
         files: &["core/src/sender/**", "core/src/receiver/**", "core/src/lifecycle.rs"],
-        tests: &["machines"],
+        tests: &["machines", "machine_hashes"],
     },
     Area {
         name: "wire",
@@ -28,7 +28,7 @@ pub const AREAS: [Area; 4] = [
     Area {
         name: "peer layouts",
         files: &["core/src/peer_layouts/**"],
-        tests: &["peer_layouts_rules"],
+        tests: &["peer_layouts_rules", "machine_hashes"],
     },
     Area {
         name: "planning",
