@@ -213,7 +213,7 @@ fn test(mut command: Command, tree: &Path) -> Result<Outcomes> {
     let output: PathBuf = tree.join("target/out");
     fs::create_dir_all(&output).with_context(|| format!("{}", output.display()))?;
     command.args(["--in-place", "--baseline", "skip", "--profile", "mutants"]);
-    command.args(["--timeout", "60", "--build-timeout", "600", "--output"]).arg(&output);
+    command.args(["--timeout", "30", "--build-timeout", "600", "--output"]).arg(&output);
     let finished = run::capture(command)?;
     let found = Outcomes::read(&output);
     // It exits with 2 or 3 where mutants were missed or timed out: that is for us to judge.
