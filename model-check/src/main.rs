@@ -14,7 +14,8 @@ use std::time::Duration;
 /// A world is one P engine, one D, and a few faults, each of which may happen once at any time
 /// or not at all. Prints, per world, its states, the longest path, and the time; for a broken
 /// rule the steps that lead there. Without options it explores the full set: restart, eviction,
-/// re-registration and drop together, then every pair of all faults.
+/// re-registration and drop together; the same with one P rank and a network that loses and
+/// doubles a message; then every pair of all faults.
 ///
 /// Exits with 0 when every rule holds, 1 when one is broken, 2 for a wrong use.
 #[derive(Debug, Parser)]
@@ -93,7 +94,8 @@ impl Arguments {
             self.faults.as_ref().map(|kinds| kinds.iter().map(|kind| kind.0).collect());
         match (named, self.every) {
             (None, None) => {
-                let mut runs = vec![Run::new(size, &TOGETHER)];
+                let one = Options { ranks: 1, ..size };
+                let mut runs = vec![Run::new(size, &TOGETHER[..4]), Run::new(one, &TOGETHER)];
                 runs.extend(every(size, &Fault::ALL, 2));
                 runs
             }
@@ -103,8 +105,10 @@ impl Arguments {
     }
 }
 
-/// The faults that the full set explores together.
-const TOGETHER: [Fault; 4] = [Fault::Restart, Fault::Evict, Fault::DecodeSleep, Fault::Drop];
+/// The faults that the full set explores together: the first four with every P rank, all of
+/// them with one.
+const TOGETHER: [Fault; 6] =
+    [Fault::Restart, Fault::Evict, Fault::DecodeSleep, Fault::Drop, Fault::Lose, Fault::Duplicate];
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -147,11 +151,12 @@ fn rate(report: &Report) -> f64 {
 fn say(run: &Run, report: &Report) {
     let verdict = if report.violation.is_some() { "BROKEN" } else { "holds" };
     println!(
-        "{verdict:<6} {:>10} states {:>4} deep {:>7.1} s {:>8.0} states/s  {}",
+        "{verdict:<6} {:>10} states {:>4} deep {:>7.1} s {:>8.0} states/s  {} P: {}",
         report.states,
         report.depth,
         report.took.as_secs_f64(),
         rate(report),
+        run.options.ranks,
         run.name(),
     );
     let Some(violation) = &report.violation else { return };

@@ -126,7 +126,7 @@ pub fn render(outcomes: &Outcomes, planned: usize, unlisted: &[&str]) -> String 
     if tested < planned {
         let _ = writeln!(
             text,
-            "time was up: these are every {:.1}th mutant of each area, evenly spread; \
+            "time was up: about one in {:.1} was tested, taken from all areas alike; \
              --part continues elsewhere",
             planned as f64 / tested.max(1) as f64
         );
