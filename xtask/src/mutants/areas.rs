@@ -45,7 +45,7 @@ pub const AREAS: [Area; 5] = [
         name: "planning",
         files: &[],
         units: false,
-        tests: &["plan_rules", "plan_properties", "align_rules", "layout_vectors"],
+        tests: &["plan_rules", "plan_properties", "plan_vectors", "align_rules", "layout_vectors"],
         skip: &[],
     },
 ];

@@ -40,6 +40,9 @@ pub struct Options {
 const WANTED: f64 = 95.0;
 /// Mutants of one run of cargo-mutants; between two, the clock is looked at.
 const CHUNK: usize = 12;
+/// Seconds for an area's tests, which take one or two, and for all of core's.
+const AREA_TIMEOUT: &str = "30";
+const WHOLE_TIMEOUT: &str = "600";
 const SURVIVORS: &str = "core/mutants.survivors.txt";
 
 /// One run of cargo-mutants: a shard of an area.
@@ -157,7 +160,7 @@ fn work(
         command.arg("--shard").arg(format!("{}/{}", chunk.shard, chunk.of));
         command.args(["--sharding", "round-robin", "--test-package", "kvbaton-core"]);
         command.args(area.tests());
-        let found = test(command, &tree)?;
+        let found = test(command, &tree, AREA_TIMEOUT)?;
         let mut all = all.lock().expect("no worker panics");
         all.add(found);
         println!(
@@ -194,7 +197,7 @@ fn retest(program: &Path, outcomes: &Outcomes) -> Result<Outcomes> {
         command.arg("--re").arg(format!("^{}$", escape(mutant)));
     }
     command.env_remove("RUSTFLAGS").env_remove("CARGO_TARGET_DIR");
-    test(command, &tree)
+    test(command, &tree, WHOLE_TIMEOUT)
 }
 
 /// A name as an expression that matches it alone.
@@ -209,11 +212,13 @@ fn escape(name: &str) -> String {
     })
 }
 
-fn test(mut command: Command, tree: &Path) -> Result<Outcomes> {
+/// Runs cargo-mutants. A mutant whose tests take longer than `timeout` counts as caught, so
+/// it must be far beyond what they need on a busy machine.
+fn test(mut command: Command, tree: &Path, timeout: &str) -> Result<Outcomes> {
     let output: PathBuf = tree.join("target/out");
     fs::create_dir_all(&output).with_context(|| format!("{}", output.display()))?;
     command.args(["--in-place", "--baseline", "skip", "--profile", "mutants"]);
-    command.args(["--timeout", "30", "--build-timeout", "600", "--output"]).arg(&output);
+    command.args(["--timeout", timeout, "--build-timeout", "600", "--output"]).arg(&output);
     let finished = run::capture(command)?;
     let found = Outcomes::read(&output);
     // It exits with 2 or 3 where mutants were missed or timed out: that is for us to judge.
