@@ -4,7 +4,7 @@ use crate::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// At most one deadline per key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Deadlines<K> {
     by_time: BTreeSet<(Timestamp, K)>,
     by_key: BTreeMap<K, Timestamp>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One P rank.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rank {
     /// Control-plane address (`tcp://host:port`).
     pub address: Arc<str>,
@@ -14,7 +14,7 @@ pub struct Rank {
 }
 
 /// What only kvbaton ranks tell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OurRank {
     /// Protocol revision, at least 1.
     pub revision: u32,

@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 use std::time::Duration;
 
 /// Where a node's memory stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     /// Never registered.
     New,
@@ -30,7 +30,7 @@ pub enum State {
 }
 
 /// The two names of one registration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Names {
     /// Of the memory.
     pub generation: Generation,
@@ -39,7 +39,7 @@ pub struct Names {
 }
 
 /// What the caller must do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LifecycleAction {
     /// Call [`Lifecycle::drained`] once no held request, pull or write touches memory.
     WatchDrain,
@@ -67,7 +67,7 @@ pub enum LifecycleError {
 }
 
 /// The registration of one node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lifecycle {
     state: State,
 }

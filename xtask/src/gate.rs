@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the steps, in order.
 
 use crate::report::{Line, Outcome, render};
-use crate::{fuzz, run, setup, workspace};
+use crate::{fuzz, run, setup, tools};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -51,7 +51,6 @@ enum Step {
 const QUICK: [Step; 3] = [Step::Format, Step::Lints, Step::Tests];
 /// Runs real peers, so it is a step of its own.
 const INTEROP_CRATE: &str = "kvbaton-tests";
-const DENY: &str = "0.20.2";
 
 /// Runs the steps; true when nothing failed.
 ///
@@ -210,34 +209,12 @@ fn purity() -> Result<Outcome> {
 }
 
 fn licences() -> Result<Outcome> {
-    let program = workspace::tools().join("bin/cargo-deny");
-    if !is_deny(&program) {
-        println!("  installing cargo-deny {DENY} into target/tools, once");
-        let finished = run::capture(install_deny())?;
-        if !finished.success {
-            println!("{}", finished.output.trim_end());
-            return Ok(Outcome::NotRun(format!("cargo-deny {DENY} could not be installed")));
-        }
-    }
+    let program = match tools::DENY.program()? {
+        Ok(program) => program,
+        Err(reason) => return Ok(Outcome::NotRun(reason)),
+    };
     let mut command = run::command(program);
     command.args(["--locked", "check", "-D", "unmatched-skip"]);
     command.args(["bans", "licenses", "sources"]);
     check(command)
-}
-
-/// Whether the program is there, and the version we want.
-fn is_deny(program: &PathBuf) -> bool {
-    let mut version = run::command(program);
-    version.arg("--version");
-    run::capture(version).is_ok_and(|it| it.success && it.output.trim().ends_with(DENY))
-}
-
-/// An unoptimized build: its own release profile (whole-program LTO) takes several times longer
-/// to build than it ever saves here.
-fn install_deny() -> Command {
-    let mut command = cargo(&["install", "--locked", "--debug", "cargo-deny", "--version", DENY]);
-    command.arg("--root").arg(workspace::tools());
-    command.arg("--target-dir").arg(workspace::tools().join("build"));
-    command.env("CARGO_PROFILE_DEV_DEBUG", "false").env_remove("RUSTFLAGS");
-    command
 }

@@ -39,7 +39,7 @@ pub enum Resolution {
 }
 
 /// P's own registration and the layouts of the peers that pulled under it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LayoutTable {
     local: Option<Arc<LocalLayout>>,
     peers: PeerLayouts,

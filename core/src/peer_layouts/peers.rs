@@ -5,6 +5,7 @@ use crate::plan::{PeerTopology, PreparedLayout};
 use crate::planted::{self, Bug};
 use crate::wire::Pull;
 use lru::LruCache;
+use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -77,5 +78,14 @@ impl PartialEq for PeerLayouts {
     /// Same entries, used in the same order.
     fn eq(&self, other: &Self) -> bool {
         self.cache.cap() == other.cache.cap() && self.cache.iter().eq(other.cache.iter())
+    }
+}
+
+impl Eq for PeerLayouts {}
+
+impl Hash for PeerLayouts {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.cache.len().hash(state);
+        self.cache.iter().for_each(|entry| entry.hash(state));
     }
 }

@@ -91,6 +91,15 @@ impl PartialEq for PreparedLayouts {
     }
 }
 
+impl Eq for PreparedLayouts {}
+
+impl Hash for PreparedLayouts {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.cache.len().hash(state);
+        self.cache.iter().for_each(|entry| entry.hash(state));
+    }
+}
+
 /// What a prepared layout depends on, beside P's registration: everything in the columns
 /// but remote keys, which a registration of the same memory changes.
 #[derive(Debug, Clone)]

@@ -29,7 +29,7 @@ pub struct GroupSpec {
 }
 
 /// One rank's registration, as the planner sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LocalLayout {
     /// The rank.
     pub topology: Topology,

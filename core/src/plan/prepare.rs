@@ -15,7 +15,7 @@ use std::ops::Range;
 /// Two aligned layouts, ready for requests.
 ///
 /// Its size depends on P's own registration only, never on what a peer sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PreparedLayout {
     pub(super) groups: Vec<GroupRule>,
     pub(super) classes: Vec<SpanClass>,
@@ -23,7 +23,7 @@ pub struct PreparedLayout {
 }
 
 /// How a group's block ids are read, and how far they may go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct GroupRule {
     pub kind: GroupKind,
     /// Rows (kernel blocks) per logical block.
@@ -37,7 +37,7 @@ pub(super) struct GroupRule {
 }
 
 /// Spans that the same block ids address.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct SpanClass {
     pub groups: SmallVec<[u32; 4]>,
     pub spans: Range<usize>,
@@ -49,7 +49,7 @@ pub(super) struct SpanClass {
 }
 
 /// `len` bytes of each row that move from P to D.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Span {
     pub source: u64,
     pub destination: u64,

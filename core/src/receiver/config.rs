@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Bounds and properties of a [`super::Receiver`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ReceiverConfig {
     /// A load ends within this time, one way or the other `[P04]`. It goes along with the
     /// pull, so that P answers before it.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What D's engine asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LoadSpec {
     /// D's request; one load at a time.
     pub request: RequestId,
@@ -41,7 +41,7 @@ pub enum LoadKind {
 }
 
 /// How a load ended. Its blocks are the engine's again.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LoadEnd {
     /// Every byte is there.
     Loaded,
@@ -52,7 +52,7 @@ pub enum LoadEnd {
 }
 
 /// Why a load failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LoadFailure {
     /// For machines.
     pub reason: LoadFailureReason,
@@ -81,11 +81,11 @@ pub enum LoadFailureReason {
 
 /// Names one load within a receiver. Request ids come back; these never do, so nothing
 /// that belongs to an earlier load of a request can touch a later one `[P11]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct LoadId(pub u64);
 
 /// A P rank that has not settled for a load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Waiting {
     /// The pull that it has yet to answer.
     pub pull: PullId,
@@ -93,7 +93,7 @@ pub(super) struct Waiting {
     pub ours: Option<OurRank>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Load {
     pub spec: LoadSpec,
     pub deadline: Timestamp,
@@ -112,7 +112,7 @@ pub(super) struct Load {
     pub stock_unsettled: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     /// Accepted, not yet part of a pull.
     Staged,

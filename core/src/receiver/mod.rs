@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// D's registration, as its pulls describe it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Registered {
     /// Random, new at each registration `[L01]`.
     pub layout_id: LayoutId,
@@ -56,7 +56,7 @@ pub enum Form {
 }
 
 /// What the caller must do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[allow(clippy::large_enum_variant, reason = "pulls are the common case, and moved once")]
 pub enum ReceiverAction {
     /// Ask a bootstrap server, then call [`Receiver::discovered`].
@@ -143,7 +143,7 @@ pub enum LoadError {
     },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     Deadline(LoadId),
     Quarantine(LoadId),
@@ -151,7 +151,7 @@ enum Timer {
 }
 
 /// One pull without its last answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct OpenPull {
     address: Arc<str>,
     engine: EngineId,
@@ -173,7 +173,7 @@ struct OpenPull {
 const MAX_REPEATS: u8 = 2;
 
 /// D's side of all loads of one rank.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Receiver {
     config: ReceiverConfig,
     topology: Topology,

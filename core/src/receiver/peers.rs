@@ -5,6 +5,7 @@ use crate::ids::EngineId;
 use crate::planted::{self, Bug};
 use lru::LruCache;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -72,3 +73,15 @@ impl PartialEq for Peers {
     }
 }
 impl Eq for Peers {}
+
+impl Hash for Peers {
+    /// Without the order of use, which matters only once the capacity is reached.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let mut engines: Vec<_> = self.engines.iter().collect();
+        engines.sort_unstable_by_key(|(engine, _)| *engine);
+        engines.hash(state);
+        let mut echoed: Vec<_> = self.echoed.iter().map(|(address, ())| address).collect();
+        echoed.sort_unstable();
+        echoed.hash(state);
+    }
+}

@@ -11,12 +11,12 @@ use crate::time::Timestamp;
 use std::collections::BTreeSet;
 
 /// Ended stock loads whose writers were not seen to end.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
 pub(super) struct Quarantine {
     entries: Vec<Entry>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Entry {
     load: LoadId,
     until: Timestamp,

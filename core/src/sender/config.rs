@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Bounds of a [`super::Sender`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SenderConfig {
     /// Writes that may run at once `[P03]`; at least 1.
     pub senders: usize,

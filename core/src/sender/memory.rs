@@ -5,10 +5,11 @@ use crate::planted::{self, Bug};
 use crate::wire::FailureReason;
 use lru::LruCache;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
 
 /// Why a transfer is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ended {
     /// Every D rank that had to read it was answered with its KV.
     Sent,
@@ -16,7 +17,7 @@ pub enum Ended {
     Failed(FailureReason),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Remembered {
     pub ended: Ended,
     /// P's request, if its engine had named it.
@@ -82,3 +83,15 @@ impl PartialEq for Memory {
     }
 }
 impl Eq for Memory {}
+
+impl Hash for Memory {
+    /// Without the order of use, which matters only once the capacity is reached.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let mut transfers: Vec<_> = self.transfers.iter().collect();
+        transfers.sort_unstable_by_key(|(id, _)| *id);
+        transfers.hash(state);
+        let mut dropped: Vec<_> = self.dropped.iter().map(|(key, ())| key).collect();
+        dropped.sort_unstable();
+        dropped.hash(state);
+    }
+}

@@ -53,7 +53,7 @@ pub struct BlocksUntil<'a> {
 }
 
 /// A pull whose layout is known.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ResolvedPull<L> {
     /// Its name; unique per sender.
     pub id: PullId,
@@ -74,7 +74,7 @@ pub struct ResolvedPull<L> {
 }
 
 /// What the caller must do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SenderAction<L> {
     /// Send an answer to a pull. After `Finish` or `Error` the pull is over.
     Answer {
@@ -99,7 +99,7 @@ pub enum SenderAction<L> {
 }
 
 /// A write to start.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StartWrite<L> {
     /// Its name.
     pub write: SendWriteId,
@@ -120,7 +120,7 @@ pub struct StartWrite<L> {
 }
 
 /// How a write ended, as the data plane says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum WriteResult {
     /// Every byte was applied.
     Written,
@@ -162,14 +162,14 @@ pub enum SendError {
     },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     Transfer(TransferId),
     Pull(PullId),
 }
 
 /// P's side of all transfers of one rank. `L` plans the copies of one peer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Sender<L> {
     config: SenderConfig,
     incarnation: Incarnation,
@@ -195,7 +195,7 @@ pub struct Sender<L> {
     actions: VecDeque<SenderAction<L>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct OpenPull<L> {
     state: PullState<L>,
     generation: Option<Generation>,

@@ -7,7 +7,7 @@ use crate::time::Timestamp;
 use crate::wire::{FailureReason, Reply, ReplyExtension, Settled, Status};
 
 /// A pull with requests that have no terminal answer yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct PullState<L> {
     pub layout: L,
     pub reader: Reader,

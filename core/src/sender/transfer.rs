@@ -27,7 +27,7 @@ pub struct SendWriteId(pub u64);
 
 /// What P's engine knows of a transfer `[P01]`. DONE is the entry's absence: an ended
 /// transfer is only remembered by why it ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum State {
     /// The request runs, or only D has named the transfer.
     Waiting,
@@ -36,7 +36,7 @@ pub(super) enum State {
 }
 
 /// The KV that waits for D.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Held {
     pub blocks: Arc<[BlockList]>,
     pub end_token: Option<u32>,
@@ -50,7 +50,7 @@ impl Held {
 }
 
 /// A reader's pull that has no terminal answer yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Pending {
     pub pull: PullId,
     pub request: RequestId,
@@ -61,7 +61,7 @@ pub(super) struct Pending {
 }
 
 /// How far a reader's pull has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Stage {
     /// Waits for P's engine.
     Unready,
@@ -82,7 +82,7 @@ impl Stage {
 }
 
 /// What a reader was told last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Answer {
     Sent,
     /// It asked for no blocks `[P10]`.
@@ -90,7 +90,7 @@ pub(super) enum Answer {
     Failed(FailureReason),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Transfer {
     /// P's request, once its engine has named it.
     pub request: Option<RequestId>,

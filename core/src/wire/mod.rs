@@ -41,7 +41,7 @@ use std::time::Duration;
 pub const REVISION: u32 = 1;
 
 /// A message to P.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly every message is a pull, and boxing it would cost the hot path"
@@ -54,7 +54,7 @@ pub enum ToPrefill {
 }
 
 /// D asks P to write the KV of some requests into D's memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pull {
     /// D's data-plane session (`remote_hostname`, `remote_port`).
     pub session: SessionAddress,
@@ -75,7 +75,7 @@ pub struct Pull {
 }
 
 /// One request of a pull.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PullRequest {
     /// D's name of the request.
     pub request_id: RequestId,
@@ -91,7 +91,7 @@ pub struct PullRequest {
 }
 
 /// What our own D adds to a pull.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PullExtension {
     /// Protocol revision of D.
     pub revision: u32,
@@ -107,7 +107,7 @@ pub struct PullExtension {
 
 /// The stock layout fields, column by column as on the wire; a column that an old peer
 /// does not know is empty.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
 pub struct LayoutColumns {
     /// `kv_caches_base_addr`.
     pub base_addrs: Vec<u64>,
@@ -130,7 +130,7 @@ pub struct LayoutColumns {
 }
 
 /// What our own D adds to its layout.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
 pub struct LayoutExtension {
     /// Registered memory, sorted; every row of every region lies in one range `[A09]`.
     pub memory: Vec<MemoryRange>,
@@ -141,7 +141,7 @@ pub struct LayoutExtension {
 }
 
 /// D asks P to drop transfers whose loads ended `[P09]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DropTransfers {
     /// The P process that D means.
     pub incarnation: Incarnation,
@@ -152,7 +152,7 @@ pub struct DropTransfers {
 }
 
 /// P's answer to a pull. A pull gets any number of `Continue` and one of the others.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reply {
     /// What the answer says of the pull as a whole.
     pub status: Status,
@@ -182,7 +182,7 @@ pub enum Status {
 }
 
 /// What our own P adds to an answer.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
 pub struct ReplyExtension {
     /// Protocol revision of P.
     pub revision: u32,

@@ -29,6 +29,19 @@ fn p09_f01_a_drop_answers_who_waits_and_gives_the_blocks_back() {
 }
 
 #[test]
+fn p11_what_ended_before_its_hold_concerns_the_announced_request_alone() {
+    let mut p = SenderDriver::new();
+    p.started("a").unwrap();
+    p.pull(Ask::of(0, &["a"]));
+    p.drop_load(0, "a");
+    let mut other = p.clone();
+    other.hold_as("p-b", "a").unwrap();
+    assert_eq!(other.ended("a"), [], "the id is free for another request");
+    p.hold("a").unwrap();
+    assert_eq!(p.ended("a"), [Ended::Failed(FailureReason::Dropped)]);
+}
+
+#[test]
 fn p09_f02_a_dropped_write_is_cancelled_and_answered_when_it_has_settled() {
     let mut p = SenderDriver::new();
     p.hold("a").unwrap();
