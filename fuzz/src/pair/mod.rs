@@ -195,6 +195,7 @@ impl World<'_> {
                 revision: 1,
                 features: 0,
                 incarnation: self.p[at].run,
+                sizes: (0, 0),
             }),
         };
         let ranks = (0..self.ps).map(|at| (at as u32, [(0, rank(at))].into())).collect();

@@ -106,7 +106,12 @@ impl World {
             let incarnation = Incarnation(100 + self.runs * 4 + u64::from(at));
             Rank {
                 address: self.names.addresses[number * 2 + at as usize].clone(),
-                ours: (!stock).then_some(OurRank { revision: 1, features: 0, incarnation }),
+                ours: (!stock).then_some(OurRank {
+                    revision: 1,
+                    features: 0,
+                    incarnation,
+                    sizes: (0, 0),
+                }),
             }
         };
         let ranks = (0..count).map(|at| (at, [(0, rank(at))].into())).collect();

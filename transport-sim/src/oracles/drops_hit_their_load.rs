@@ -47,13 +47,18 @@ impl Oracle for DropsHitTheirLoad {
             }
             What::DropReceived { transfers, .. } => {
                 for (transfer, dropped) in transfers {
-                    for (asked, grant) in it.open.get(transfer).into_iter().flatten() {
-                        if grant == dropped {
-                            it.spared.remove(asked);
+                    let Some(open) = it.open.get_mut(transfer) else { continue };
+                    // Whose own grant was dropped may fail as dropped from now on.
+                    let spared = &mut it.spared;
+                    open.retain(|asked, grant| {
+                        let own = grant == dropped;
+                        if own {
+                            spared.remove(asked)
                         } else {
-                            it.spared.insert(asked.clone());
-                        }
-                    }
+                            spared.insert(asked.clone())
+                        };
+                        !own
+                    });
                 }
             }
             What::ReplySent { connection, reply } => {
@@ -103,6 +108,20 @@ mod tests {
     fn p09_a_drop_of_an_earlier_load_ends_no_later_one() {
         caught(DropsHitTheirLoad::default(), story(6, true), "a fails as dropped");
         legal(DropsHitTheirLoad::default(), story(7, true));
+        // Two readers, both dropped: the second drop says nothing new of the first.
+        let both = |grants: [u64; 2]| {
+            let drop = |connection, grant| What::DropReceived {
+                connection: ConnectionId(connection),
+                transfers: vec![("a".into(), Grant(grant))],
+            };
+            let pulled = |id, grant| pull_received(id, pull(3, true, &[("a", grant)]));
+            let story = Story::new().p(pulled(1, 7)).p(pulled(2, 8));
+            let mut failed = reply(Status::Finish, &[], &["a"], 3);
+            failed.message = Some(format!("transfer a {DROPPED}").into());
+            story.p(drop(8, grants[0])).p(drop(9, grants[1])).p(reply_sent(1, failed))
+        };
+        legal(DropsHitTheirLoad::default(), both([7, 8]));
+        legal(DropsHitTheirLoad::default(), both([8, 7]));
         // The transfer was over when the pull came.
         legal(DropsHitTheirLoad::default(), story(6, false));
     }
