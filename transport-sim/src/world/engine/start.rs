@@ -47,7 +47,7 @@ pub struct Rank {
 pub async fn run(sim: Arc<Sim>, doors: Doors, engine: u16) {
     let plan = sim.plan.fleet.engines[usize::from(engine)].clone();
     let (life, home, version) = doors.begin(engine);
-    let engine_id: EngineId = format!("e{engine}-{life}").into();
+    let engine_id = doors.engine_id(engine);
     let bootstrap = names::bootstrap(engine, home);
     {
         let mut people = sim.people();
