@@ -31,6 +31,7 @@ pub(super) fn plan() -> Plan {
             engines: vec![EnginePlan::new(Side::Prefill), EnginePlan::new(Side::Decode)],
         },
         bounds: Bounds::default(),
+        data: crate::plan::DataKind::Grants,
         odds: Odds::default(),
         sites: BTreeSet::new(),
         requests: Vec::new(),

@@ -1,6 +1,6 @@
 //! Fleets whose engines differ, or are too many.
 
-use super::build::fleet;
+use super::build::{BEGIN, fleet};
 use super::story::{Story, UNTIL, Which};
 use crate::plan::{DataKind, Happening, Kind, ModelPlan, Plan, Side};
 
@@ -80,7 +80,7 @@ pub fn full_tables(seed: u64) -> Plan {
     bounds.peer_layouts = 1;
     (bounds.senders, bounds.senders_per_peer) = (1, 1);
     for request in &mut story.plan.requests {
-        request.at_ms /= 4;
+        request.at_ms = BEGIN + (request.at_ms - BEGIN) / 4;
     }
     story.more(6, UNTIL, UNTIL + 2_000);
     story.done()

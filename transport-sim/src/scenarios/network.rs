@@ -1,5 +1,6 @@
 //! Networks that lose, break and part.
 
+use super::build::BEGIN;
 use super::story::{Story, UNTIL, Which};
 use crate::plan::{Happening, Plan};
 use crate::sites;
@@ -62,7 +63,7 @@ pub fn late_trap(seed: u64) -> Plan {
     const LATE: u64 = 60_000;
     let mut story = Story::new("late-trap", seed, 2, 2);
     story.plan.odds.bandwidth = story.draw.pick(&[8, 32, 128]);
-    story.more(6, 0, UNTIL);
+    story.more(6, BEGIN, UNTIL);
     story.more(10, LATE, LATE + 1_000);
     let (p, d) = (story.one(Which::Prefill), story.one(Which::Decode));
     let (engine, for_ms) = (story.draw.pick(&[p, d]), story.lasts());

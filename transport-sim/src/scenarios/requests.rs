@@ -1,6 +1,6 @@
 //! Requests of every kind.
 
-use super::build::fleet;
+use super::build::{BEGIN, fleet};
 use super::story::{Story, UNTIL, Which};
 use crate::plan::{ModelPlan, Plan, Quirk, RequestPlan};
 use crate::sites;
@@ -14,7 +14,7 @@ pub fn calm(seed: u64) -> Plan {
     });
     let over = story.draw.pick(&[500, 5_000, 20_000]);
     let count = story.draw.few(5, 25);
-    story.more(count, 0, over);
+    story.more(count, BEGIN, BEGIN + over);
     story.done()
 }
 
@@ -141,7 +141,7 @@ pub fn disconnects(seed: u64) -> Plan {
 pub fn batches(seed: u64) -> Plan {
     let mut story = Story::new("batches", seed, 1, 2);
     story.plan.odds.bandwidth = story.draw.pick(&[16, 64]);
-    let mut at_ms = 100;
+    let mut at_ms = BEGIN;
     for _ in 0..4 {
         let decode = story.one(Which::Decode);
         let first = story.plan.requests.len() as u32;

@@ -70,7 +70,7 @@ pub fn moved(seed: u64) -> Plan {
 pub fn rolling(seed: u64) -> Plan {
     let mut story = Story::new("rolling-restart", seed, 2, 2).load(30);
     let (down, gap) = (story.draw.pick(&[50, 200, 500]), story.draw.between(0, 300));
-    let mut at = 300;
+    let mut at = 500;
     for engine in story.engines(Which::Both) {
         story.at(at, restart(engine, down));
         at += down + gap;
@@ -81,7 +81,7 @@ pub fn rolling(seed: u64) -> Plan {
 /// Random engines are stopped one by one and go on in another order.
 pub fn swizzle(seed: u64) -> Plan {
     let mut story = Story::new("swizzle", seed, 2, 3).load(30);
-    let (mut at, end) = (story.draw.between(100, 800), story.draw.between(1_500, 6_000));
+    let (mut at, end) = (story.draw.between(400, 900), story.draw.between(1_500, 6_000));
     for engine in story.engines(Which::Both) {
         if story.draw.one_in(3) {
             continue;
@@ -101,7 +101,7 @@ pub fn stopped_decode(seed: u64) -> Plan {
     let mut story = Story::new("stopped-decode", seed, 1, 2).load(30);
     story.plan.bounds.write_ms = 3_000;
     let (engine, for_ms) = (story.one(Which::Decode), story.draw.between(3_000, 8_000));
-    let at = story.draw.between(200, 1_000);
+    let at = story.draw.between(400, 1_000);
     // A burst of loads whose writes find a process that does not go on.
     for request in &mut story.plan.requests {
         if request.decode == engine && request.at_ms < UNTIL {

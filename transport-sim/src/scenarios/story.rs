@@ -1,8 +1,8 @@
 //! A plan in the making: what most scenarios share.
 
-use super::build::{calm, engines, fleet, happen, requests};
+use super::build::{BEGIN, calm, engines, fleet, happen, requests};
 use super::draw::Draw;
-use crate::plan::{Fleet, Happening, ModelPlan, PauseMode, Plan, RequestPlan, Side};
+use crate::plan::{Fleet, Happening, ModelPlan, PauseMode, Plan, Side};
 
 /// When faults may come; requests come from the beginning until then.
 pub const UNTIL: u64 = 3_000;
@@ -42,18 +42,14 @@ impl Story {
 
     /// So many requests before [`UNTIL`], and links so slow that faults meet transfers.
     pub fn load(mut self, count: u32) -> Self {
-        requests(&mut self.plan, &mut self.draw, count, UNTIL);
+        self.more(count, BEGIN, UNTIL);
         self.plan.odds.bandwidth = self.draw.pick(&[8, 32, 128]);
         self
     }
 
     /// More requests, between these times.
     pub fn more(&mut self, count: u32, from_ms: u64, to_ms: u64) {
-        let first = self.plan.requests.len();
-        requests(&mut self.plan, &mut self.draw, count, to_ms - from_ms);
-        let is_new = |request: &&mut RequestPlan| request.id as usize >= first;
-        self.plan.requests.iter_mut().filter(is_new).for_each(|it| it.at_ms += from_ms);
-        self.plan.requests.sort_by_key(|request| (request.at_ms, request.id));
+        requests(&mut self.plan, &mut self.draw, count, (from_ms, to_ms));
     }
 
     /// Arms these sites.
@@ -68,7 +64,7 @@ impl Story {
 
     /// Some time in the busy part.
     pub fn some_time(&mut self) -> u64 {
-        self.draw.between(200, UNTIL)
+        self.draw.between(BEGIN, UNTIL)
     }
 
     /// Something happens in the busy part.
