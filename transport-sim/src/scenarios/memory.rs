@@ -18,6 +18,9 @@ fn asleep(scenario: &str, seed: u64, which: Which) -> Story {
     if story.draw.one_in(3) {
         story.sites(&[sites::UNREGISTER_SLOW, sites::REGISTER_REFUSED]);
     }
+    if story.draw.one_in(2) {
+        story.sites(&[sites::COMPUTE_SLOW, sites::HOLD_LATE]);
+    }
     story.more(8, UNTIL, UNTIL + 3_000);
     story
 }

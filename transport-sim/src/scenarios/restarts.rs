@@ -99,7 +99,8 @@ pub fn swizzle(seed: u64) -> Plan {
 /// `one-peer-takes-all-slots` needs.
 pub fn stopped_decode(seed: u64) -> Plan {
     let mut story = Story::new("stopped-decode", seed, 1, 2).load(30);
-    story.plan.bounds.write_ms = 3_000;
+    // Pulls that wait for a slot until their deadline.
+    story.plan.bounds.load_ms = 5_000;
     let (engine, for_ms) = (story.one(Which::Decode), story.draw.between(3_000, 8_000));
     let at = story.draw.between(400, 1_000);
     // A burst of loads whose writes find a process that does not go on.

@@ -11,16 +11,21 @@ pub fn slow(seed: u64) -> Plan {
     let mut story = Story::new("slow-writers", seed, 2, 2).load(20);
     let odds = &mut story.plan.odds;
     odds.bandwidth = story.draw.pick(&[1, 2, 8]);
-    odds.write_stalls = story.draw.pick(&[0, 1_000, 4_000]);
+    odds.write_stalls = story.draw.pick(&[300, 1_000, 4_000]);
     odds.stall_ms = story.draw.pick(&[200, 2_000, 6_000]);
     let bounds = &mut story.plan.bounds;
     (bounds.hold_ms, bounds.load_ms, bounds.write_ms) =
-        (story.draw.between(600, 3_000), story.draw.between(2_000, 6_000), 3_000);
+        (story.draw.between(600, 7_000), story.draw.between(1_500, 5_000), 3_000);
     if story.draw.one_in(3) {
         bounds.write_ms = story.draw.between(100, 800);
     }
     bounds.senders = story.draw.few(1, 4) as usize;
     bounds.senders_per_peer = 1;
+    for request in &mut story.plan.requests {
+        if story.draw.one_in(4) {
+            request.leaves_at_ms = Some(request.at_ms + story.draw.between(100, 2_000));
+        }
+    }
     for _ in 0..story.draw.few(0, 3) {
         let engine = story.one(Which::Prefill);
         story.happens(Happening::ReleaseAll { engine });

@@ -105,6 +105,7 @@ fn r05_a_resume_fails_a_sleep_that_is_still_draining_at_once() {
         // Writes that go on for longer than the drain may take.
         plan.sites = BTreeSet::from([sites::CANCEL_IGNORED.to_owned()]);
         plan.odds.bandwidth = 1;
+        plan.bounds.drain_ms = 300;
         let sleeps =
             |it: &&kvbaton_transport_sim::plan::Planned| matches!(it.what, Happening::Sleep { .. });
         let first = plan.happenings.iter().find(sleeps).expect("a sleep").clone();

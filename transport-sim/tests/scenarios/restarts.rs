@@ -3,6 +3,7 @@
 use crate::support::{Fact, Meets, Seen, reaches};
 use kvbaton_transport_sim::campaign::coverage::State;
 use kvbaton_transport_sim::history::{Answer, Event, Lane, LoadFact, What};
+use std::collections::BTreeSet;
 
 /// A request that came after a happening of that kind had ended was answered with tokens.
 fn served_after(events: &[Event], what: &str) -> bool {
@@ -96,7 +97,13 @@ fn p12_l09_l11_rolling_restart() {
     reaches(
         "rolling-restart",
         &[
-            Meets("restart", State::Restarted),
+            Seen("every engine in its second life", |events| {
+                let second = |it: &Event| match (&it.lane, &it.what) {
+                    (Lane::Node(node), What::Started { .. }) if node.life > 0 => Some(node.engine),
+                    _ => None,
+                };
+                events.iter().filter_map(second).collect::<BTreeSet<_>>().len() == 4
+            }),
             Seen("loads after all of them", |it| served_after(it, "restart")),
         ],
     );
@@ -122,6 +129,7 @@ fn z03_p03_p04_f05_stopped_decode() {
         &[
             Meets("stop", State::Written),
             Fact("write failed, not settled"),
+            Fact("load failed: Prefill(TimedOut)"),
             Seen("loads of the other D meanwhile", |events| {
                 let stopped = events.iter().find_map(|it| match (&it.lane, &it.what) {
                     (Lane::Node(node), What::Stopped) => Some((node.engine, it.at)),

@@ -1,24 +1,9 @@
 //! Writes that are slow, stall, fail, or come late.
 
-use crate::support::{Fact, Meets, Seen, reaches};
+use crate::support::{Fact, Meets, plans, reaches, run};
 use kvbaton_transport_sim::campaign::coverage::State;
-use kvbaton_transport_sim::history::{Event, What};
+use kvbaton_transport_sim::history::{SendFact, What};
 use std::collections::BTreeMap;
-
-/// A hold expired in the moment in which a write that read it ended: it had waited for it.
-fn expires_after_its_write(events: &[Event]) -> bool {
-    let mut ended = BTreeMap::new();
-    events.iter().any(|it| match &it.what {
-        What::WriteEnded { .. } => {
-            ended.insert(it.lane, it.at);
-            false
-        }
-        What::SendEnded {
-            ended: kvbaton_transport_sim::history::SendFact::Failed(why), ..
-        } => &**why != "Released" && ended.get(&it.lane) == Some(&it.at),
-        _ => false,
-    })
-}
 
 #[test]
 fn p01_p03_p04_p06_f05_f27_slow_writers() {
@@ -27,13 +12,10 @@ fn p01_p03_p04_p06_f05_f27_slow_writers() {
         &[
             Fact("send ended: Expired"),
             Fact("load failed: Prefill(Expired)"),
-            Fact("load failed: TimedOut"),
-            Fact("load failed: Prefill(TimedOut)"),
             Fact("write failed, not settled"),
             Fact("release while written"),
             Fact("revoke while a write was landing"),
             Meets("release all", State::Writing),
-            Seen("a hold that waits for its write", expires_after_its_write),
         ],
     );
 }
@@ -62,4 +44,23 @@ fn g02_p09_f01_f02_late_pieces() {
             Fact("compared bytes"),
         ],
     );
+}
+
+#[test]
+fn p06_f27_a_hold_outlives_its_time_while_it_is_written() {
+    let mut outlived = 0;
+    for plan in plans("slow-writers") {
+        let mut held = BTreeMap::new();
+        for event in run(&plan) {
+            match event.what {
+                What::Held { transfer, .. } => drop(held.insert((event.lane, transfer), event.at)),
+                What::SendEnded { transfer, ended: SendFact::Sent, .. } => {
+                    let since = held[&(event.lane, transfer)];
+                    outlived += u32::from(event.at - since > plan.bounds.hold_ms * 1_000_000);
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(outlived > 0, "every write ended in its hold's time");
 }
