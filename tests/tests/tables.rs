@@ -21,7 +21,10 @@ fn tests() -> BTreeMap<String, BTreeSet<(String, String)>> {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() {
-                if name != "target" && !name.starts_with('.') {
+                // Oracles are tested on made-up histories: that pins what they say, not what
+                // the code does.
+                let judges = path.ends_with("transport-sim/src");
+                if name != "target" && !name.starts_with('.') && !judges {
                     folders.push(path);
                 }
             } else if name.ends_with(".rs") {
@@ -33,11 +36,17 @@ fn tests() -> BTreeMap<String, BTreeSet<(String, String)>> {
     found
 }
 
+/// Tests that are ignored pin nothing.
 fn collect(source: &str, file: &str, found: &mut BTreeMap<String, BTreeSet<(String, String)>>) {
+    let mut ignored = false;
     for line in source.lines() {
         let line = line.trim_start();
+        ignored |= line.starts_with("#[ignore");
         let line = line.strip_prefix("async ").unwrap_or(line);
         let Some(rest) = line.strip_prefix("fn ") else { continue };
+        if std::mem::take(&mut ignored) {
+            continue;
+        }
         let name: String =
             rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
         for part in name.split('_') {
@@ -130,4 +139,6 @@ fn numbers_are_read_from_the_front_of_a_name() {
     let mut found = BTreeMap::new();
     collect("    async fn p09_f01_x_l04() {}\nfn add1() {}\nfn f2_x() {}", "a.rs", &mut found);
     assert_eq!(found.keys().collect::<Vec<_>>(), ["f01", "p09"]);
+    collect("#[test]\n#[ignore = \"S03\"]\nfn s03_x() {}\nfn s04_x() {}", "a.rs", &mut found);
+    assert!(!found.contains_key("s03") && found.contains_key("s04"));
 }

@@ -1,6 +1,8 @@
 //! One seed, one history: in a process of its own as in a sweep. First of the suite, because
 //! nothing else can be trusted without it.
-#![cfg(madsim)]
+
+#[cfg(not(madsim))]
+compile_error!("a suite of simulations: run it with `cargo xtask test --only simulation`");
 
 use std::collections::BTreeMap;
 use std::process::Command;

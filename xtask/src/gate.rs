@@ -51,6 +51,8 @@ enum Step {
 const QUICK: [Step; 3] = [Step::Format, Step::Lints, Step::Tests];
 /// Runs real peers, so it is a step of its own.
 const INTEROP_CRATE: &str = "kvbaton-tests";
+/// Simulated worlds.
+const SIMULATION_CRATE: &str = "kvbaton-transport-sim";
 
 /// Runs the steps; true when nothing failed.
 ///
@@ -88,7 +90,9 @@ impl Step {
             Self::Tests => ("tests", "unit, property and integration tests"),
             Self::Doctests => ("doctests", "examples in the documents"),
             Self::Fuzz => ("fuzz", "every fuzz campaign for two seconds, from a fixed seed"),
-            Self::Simulation => ("simulation", "core, actors and model engine under --cfg madsim"),
+            Self::Simulation => {
+                ("simulation", "core, actors, model engine and simulated worlds under --cfg madsim")
+            }
             Self::Peers => ("peers", "cargo xtask setup"),
             Self::Interop => ("interop", "real Mooncake and ZeroMQ peers, pulls that vLLM sent"),
         }
@@ -98,15 +102,7 @@ impl Step {
     fn run(self, before: &[Line]) -> Result<Outcome> {
         match self {
             Self::Format => check(cargo(&["fmt", "--all", "--check", "--", "--color", "never"])),
-            Self::Lints => check(cargo(&[
-                "clippy",
-                "--locked",
-                "--workspace",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ])),
+            Self::Lints => lints(),
             Self::Documents => {
                 let mut command = cargo(&["doc", "--locked", "--workspace", "--no-deps"]);
                 command.env("RUSTDOCFLAGS", "-D warnings");
@@ -183,16 +179,51 @@ fn tests(arguments: &[&str]) -> Result<Outcome> {
     run_tests(command)
 }
 
-fn simulation() -> Result<Outcome> {
-    let mut command = cargo(&["test", "--locked", "--no-fail-fast"]);
+/// Lints every target of a build without the simulator, then what is built with it only.
+fn lints() -> Result<Outcome> {
+    const DENY_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
+    let mut plain = cargo(&["clippy", "--locked", "--workspace", "--all-targets"]);
+    plain.args(DENY_WARNINGS);
+    let outcome = check(plain)?;
+    if outcome.failed() {
+        return Ok(outcome);
+    }
+    let mut simulated = simulated("clippy");
+    simulated.args(["--all-targets", "-p", SIMULATION_CRATE, "--features", "simulation"]);
+    simulated.args(DENY_WARNINGS);
+    check(simulated)
+}
+
+/// A cargo command that builds with the simulator.
+fn simulated(command: &str) -> Command {
+    let mut command = cargo(&[command, "--locked"]);
     command.args(["--config", "build.rustflags=['--cfg','madsim']"]);
     command.args(["--target-dir", "target/sim"]);
-    for package in ["kvbaton-core", "kvbaton-actors", "kvbaton-model-engine"] {
-        command.args(["-p", package]);
-    }
     // The variable would take the place of the flags above.
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
-    run_tests(command)
+    command
+}
+
+/// First that a seed has one history, because nothing else can be trusted without it. Suites
+/// are named: cargo fails when one is not there.
+fn simulation() -> Result<Outcome> {
+    let mut determinism = simulated("test");
+    determinism.args(["-p", SIMULATION_CRATE, "--features", "simulation"]);
+    determinism.args(["--test", "a_determinism"]);
+    let first = run_tests(determinism)?;
+    if first.failed() {
+        return Ok(first);
+    }
+    let mut suites = simulated("test");
+    suites.args(["--no-fail-fast", "-p", SIMULATION_CRATE, "--features", "simulation"]);
+    suites.args(["--lib", "--bins", "--test", "scenarios"]);
+    let suites = run_tests(suites)?;
+    let mut others = simulated("test");
+    others.arg("--no-fail-fast");
+    for package in ["kvbaton-core", "kvbaton-actors", "kvbaton-model-engine"] {
+        others.args(["-p", package]);
+    }
+    Ok(first.and(suites).and(run_tests(others)?))
 }
 
 fn purity() -> Result<Outcome> {

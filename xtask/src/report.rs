@@ -40,6 +40,18 @@ impl Outcome {
         }
     }
 
+    /// Two parts of one step; a part without tests counts when it failed.
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (
+                Self::Tests { tally: one, whole: first },
+                Self::Tests { tally: two, whole: second },
+            ) => Self::Tests { tally: one.plus(two), whole: first && second },
+            (one, other) if other.failed() && !one.failed() => other,
+            (one, _) => one,
+        }
+    }
+
     /// Whether anything failed.
     pub fn failed(&self) -> bool {
         self.counts().1 > 0
@@ -114,6 +126,15 @@ mod tests {
         ]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[lines.len() - 2..], ["not run: purity: no target", "5 passed, 0 failed"]);
+    }
+
+    #[test]
+    fn the_parts_of_a_step_add_up_and_none_hides_a_failure() {
+        let passed = || Outcome::of_tests("test result: ok. 4 passed; 0 failed; 1 ignored", true);
+        let broken = || Outcome::of_tests("error: could not compile", false);
+        assert_eq!(passed().and(passed()).counts(), (8, 0));
+        assert_eq!(passed().and(broken()).counts(), (4, 1));
+        assert_eq!(broken().and(passed()).counts(), (4, 1));
     }
 
     #[test]

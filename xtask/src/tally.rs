@@ -31,6 +31,15 @@ impl Tally {
         }
         sum
     }
+
+    /// The sum of two.
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            passed: self.passed + other.passed,
+            failed: self.failed + other.failed,
+            ignored: self.ignored + other.ignored,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Registering, unregistering, restoring.
 
+use crate::transport::Network;
 use crate::world::{DECODE_AT, load, memory, next, plain, prefill_config, start, within_bound};
 use kvbaton_actors::events::Event;
 use kvbaton_actors::lifecycle_manager::RegistrationError;
-use kvbaton_actors::node::{NodeConfig, NodeHandle, Role};
+use kvbaton_actors::node::{NodeConfig, NodeHandle, Role, start_actors};
 use kvbaton_actors::runtime;
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::lifecycle::{Names, State};
@@ -113,5 +114,28 @@ fn s01_a_drain_that_fails_for_a_load_leaves_the_prefill_side_usable() {
         world.decode.hold("p-2".into(), "t-2".into(), list, None).await.unwrap();
         world.network.go_on();
         assert_eq!(next(&world.decode).await.len(), 1);
+    });
+}
+
+#[test]
+fn s03_memory_that_cannot_be_registered_again_is_not_unregistered() {
+    runtime::run(async {
+        let world = plain().await;
+        world.network.memory.lock().unwrap().once = true;
+        let refused = world.decode.unregister(DRAIN).await;
+        assert!(matches!(refused, Err(RegistrationError::CannotReregister)), "{refused:?}");
+        names(&world.decode).await;
+    });
+}
+
+#[test]
+#[ignore = "S03: a node is not told yet whether its engine will sleep"]
+fn s03_a_transport_that_cannot_register_again_is_refused_at_start() {
+    runtime::run(async {
+        let network = Network::default();
+        network.memory.lock().unwrap().once = true;
+        // With sleep enabled, once the configuration can say so.
+        let started = start_actors(prefill_config(), network.factory()).await;
+        assert!(started.is_err(), "it is refused before anything is loaded");
     });
 }

@@ -47,6 +47,8 @@ pub struct Memory {
     pub revoked: u64,
     /// Unregistering fails while this is set.
     pub stuck: bool,
+    /// Memory can be registered once only.
+    pub once: bool,
     /// Told when a write stalls, a request is let go of or a rank is announced.
     pub changed: Arc<Notify>,
 }
@@ -220,7 +222,8 @@ impl DataPlane for Data {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { reregister: true, per_write_grants: true }
+        let once = self.memory.lock().unwrap().once;
+        Capabilities { reregister: !once, per_write_grants: true }
     }
 
     // SAFETY: addresses are keys of a map here, no memory is touched.

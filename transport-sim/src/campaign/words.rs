@@ -65,6 +65,9 @@ pub fn happening(what: &Happening) -> String {
             let place = if moves { " elsewhere" } else { "" };
             format!("kill e{engine}, start it again{place} after {down} ms")
         }
+        Happening::Move { engine, down_ms } => {
+            format!("move e{engine}, with its id, back after {down_ms} ms")
+        }
         Happening::Stop { engine, for_ms } => format!("stop e{engine} for {for_ms} ms"),
         Happening::Cut { from, to, for_ms } => format!("cut e{from} → e{to} for {for_ms} ms"),
         Happening::Slow { from, to, times, for_ms } => {

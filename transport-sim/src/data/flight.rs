@@ -50,7 +50,6 @@ struct Progress {
     /// Life of the receiver that took the first piece: no other takes more.
     receiver: Option<u16>,
     cancelled: bool,
-    fenced: bool,
     /// Its issuer does not wait any more.
     given_up: bool,
     done: Option<oneshot::Sender<WriteOutcome>>,
@@ -77,7 +76,6 @@ impl Flight {
             flying: 0,
             receiver: None,
             cancelled: false,
-            fenced: false,
             given_up: false,
             done: Some(done),
         };
@@ -113,14 +111,6 @@ impl Flight {
 
     pub(super) fn bytes(&self) -> u64 {
         self.write.copies.iter().map(|copy| copy.len.0).sum()
-    }
-
-    pub(super) fn is_fenced(&self) -> bool {
-        self.progress().fenced
-    }
-
-    pub(super) fn fence(&self) {
-        self.progress().fenced = true;
     }
 
     /// Sends no more; ends once what flies has landed.

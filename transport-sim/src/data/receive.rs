@@ -5,7 +5,6 @@ use super::ranges::merged;
 use super::state::{Checks, Pinned, SimData, State};
 use crate::history::What;
 use kvbaton_actors::transport::Rejection;
-use kvbaton_core::ids::Grant;
 use kvbaton_core::planted::{self, Bug};
 use kvbaton_core::region::MemoryRange;
 
@@ -57,7 +56,7 @@ impl SimData {
 
     /// An adapter's check: keys of a registration, and that nothing has fenced the write.
     fn keyed(&self, state: &State, flight: &Flight, pieces: &[Piece]) -> Result<Pinned, Rejection> {
-        if flight.is_fenced() {
+        if flight.grant().is_some_and(|grant| state.fenced.contains(&grant)) {
             return Err(Rejection::UnknownGrant);
         }
         if flight.grant().is_none() {
@@ -68,15 +67,6 @@ impl SimData {
         let lands = self.sim.links().odds().stale_lands;
         let pinned = current.or(old.filter(|_| lands)).ok_or(Rejection::StaleGeneration)?;
         inside(&pinned.ranges, pieces).then(|| pinned.clone()).ok_or(Rejection::OutsideMemory)
-    }
-
-    /// Ends what flies under a grant: an adapter's queue pair is taken down.
-    pub(super) fn fence(&self, grant: Grant) {
-        let others: Vec<_> = self.sim.people().sessions.values().cloned().collect();
-        for other in others {
-            let flights: Vec<_> = other.state().flights.values().cloned().collect();
-            flights.iter().filter(|it| it.grant() == Some(grant)).for_each(|it| it.fence());
-        }
     }
 }
 

@@ -15,7 +15,7 @@ use kvbaton_actors::transport::{
 use kvbaton_core::ids::{Generation, Grant, SessionAddress};
 use kvbaton_core::planted::{self, Bug};
 use kvbaton_core::region::MemoryRange;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -58,6 +58,9 @@ pub(super) struct State {
     /// Ended registrations: adapters of the old kind still write through them.
     pub old: Vec<Pinned>,
     pub grants: BTreeMap<Grant, (GrantedRows, u64)>,
+    /// Adapters: grants whose queue pairs were taken down on this side, so that nothing that
+    /// still flies lands, whoever sent it and whether or not that process lives.
+    pub fenced: BTreeSet<Grant>,
     pub flights: BTreeMap<WriteId, Arc<Flight>>,
     /// The last registration that writes to each session named, and the one before.
     pub named: BTreeMap<SessionAddress, [Option<Named>; 2]>,
@@ -251,7 +254,7 @@ impl DataPlane for SimData {
                 false => this.state().grants.remove(&grant),
             };
             if this.checks == Checks::Keys {
-                this.fence(grant);
+                this.state().fenced.insert(grant);
             }
             this.note(What::Revoked { grant });
             match ended {

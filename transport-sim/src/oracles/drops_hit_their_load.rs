@@ -18,6 +18,8 @@ struct Node {
     open: BTreeMap<TransferId, BTreeMap<Asked, Grant>>,
     /// Of these, who saw a drop of another grant, and none of its own.
     spared: BTreeSet<Asked>,
+    /// Grants that were dropped; a pull may come after its drop.
+    dropped: BTreeSet<Grant>,
 }
 
 /// Remembers who waits when a drop comes in.
@@ -40,13 +42,16 @@ impl Oracle for DropsHitTheirLoad {
         match &event.what {
             What::PullReceived { connection, pull } => {
                 for (request, transfer, _, grant) in &pull.requests {
-                    let Some(grant) = grant else { continue };
+                    let Some(grant) = grant.filter(|grant| !it.dropped.contains(grant)) else {
+                        continue;
+                    };
                     let asked = (*connection, request.clone());
-                    it.open.entry(transfer.clone()).or_default().insert(asked, *grant);
+                    it.open.entry(transfer.clone()).or_default().insert(asked, grant);
                 }
             }
             What::DropReceived { transfers, .. } => {
                 for (transfer, dropped) in transfers {
+                    it.dropped.insert(*dropped);
                     let Some(open) = it.open.get_mut(transfer) else { continue };
                     // Whose own grant was dropped may fail as dropped from now on.
                     let spared = &mut it.spared;

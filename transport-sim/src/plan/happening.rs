@@ -38,6 +38,14 @@ pub enum Happening {
         /// Whether it comes back at another address.
         moves: bool,
     },
+    /// An engine's process is killed and started again at another address, under the engine
+    /// id that it had: what a deployment with fixed ids does when it moves a pod.
+    Move {
+        /// Which.
+        engine: u16,
+        /// How long it is down.
+        down_ms: u64,
+    },
     /// An engine's process is stopped (SIGSTOP) for a while.
     Stop {
         /// Which.
@@ -119,7 +127,8 @@ impl Happening {
                 Some(down) => down,
                 None => 0,
             },
-            Self::Stop { for_ms, .. }
+            Self::Move { down_ms: for_ms, .. }
+            | Self::Stop { for_ms, .. }
             | Self::Cut { for_ms, .. }
             | Self::Slow { for_ms, .. }
             | Self::Pause { for_ms, .. }
@@ -136,6 +145,7 @@ impl Happening {
             Self::Kill { down_ms: None, .. } => "kill for good",
             Self::Kill { moves: true, .. } => "restart elsewhere",
             Self::Kill { .. } => "restart",
+            Self::Move { .. } => "move",
             Self::Stop { .. } => "stop",
             Self::Cut { .. } => "cut",
             Self::Slow { .. } => "slow",
@@ -156,6 +166,7 @@ impl fmt::Display for Happening {
         let name = self.name();
         match self {
             Self::Kill { engine, .. }
+            | Self::Move { engine, .. }
             | Self::Stop { engine, .. }
             | Self::ForgetDirectory { engine }
             | Self::Sleep { engine, .. }

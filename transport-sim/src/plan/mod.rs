@@ -69,12 +69,15 @@ impl Plan {
         killed.collect()
     }
 
-    /// Whether nothing is planned or left to chance that could fail a transfer.
+    /// Whether nothing is planned or left to chance that could fail a transfer, and P's tables
+    /// hold all there is.
     #[must_use]
     pub fn is_calm(&self) -> bool {
+        let tries = self.requests.iter().map(|it| u64::from(it.retries) + 1);
         self.happenings.is_empty()
             && self.odds.is_calm()
             && self.sites.is_empty()
+            && tries.sum::<u64>() <= self.bounds.max_transfers as u64
             && self.requests.iter().all(|it| it.quirk == Quirk::None && it.leaves_at_ms.is_none())
     }
 }

@@ -36,11 +36,14 @@ pub fn engines(fleet: &Fleet, side: Side) -> Vec<u16> {
     all.filter(|(_, engine)| plays(engine)).map(|(index, _)| index as u16).collect()
 }
 
-/// Adds ordinary requests, spread over `over_ms`.
-pub fn requests(plan: &mut Plan, draw: &mut Draw, count: u32, over_ms: u64) {
+/// When requests begin, in milliseconds: by then every engine has been announced.
+pub const BEGIN: u64 = 300;
+
+/// Adds ordinary requests, spread over a time in milliseconds.
+pub fn requests(plan: &mut Plan, draw: &mut Draw, count: u32, (from, to): (u64, u64)) {
     let (p, d) = (engines(&plan.fleet, Side::Prefill), engines(&plan.fleet, Side::Decode));
     let first = plan.requests.len() as u32;
-    let mut times: Vec<u64> = (0..count).map(|_| draw.between(0, over_ms)).collect();
+    let mut times: Vec<u64> = (0..count).map(|_| draw.between(from, to)).collect();
     times.sort_unstable();
     for (id, at_ms) in (first..).zip(times) {
         let prompt_len = draw.few(1, 40);

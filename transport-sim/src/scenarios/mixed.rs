@@ -1,6 +1,6 @@
 //! The swarm: a run turns some faults off and gives the rest wildly different odds.
 
-use super::build::{calm, engines, happen, requests};
+use super::build::{BEGIN, calm, engines, happen, requests};
 use super::draw::Draw;
 use crate::plan::{EnginePlan, Fleet, Happening, ModelPlan, Odds, PauseMode, Plan, Quirk, Side};
 use crate::sites;
@@ -18,7 +18,7 @@ pub fn plan(seed: u64) -> Plan {
     let armed = sites::ALL.iter().filter(|_| draw.one_in(4)).map(|site| (*site).to_owned());
     plan.sites = armed.collect();
     let count = draw.few(6, 30);
-    requests(&mut plan, &mut draw, count, STORY);
+    requests(&mut plan, &mut draw, count, (BEGIN, STORY));
     quirks(&mut plan, &mut draw);
     happenings(&mut plan, &mut draw);
     plan

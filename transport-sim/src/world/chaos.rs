@@ -1,13 +1,12 @@
 //! Carries out what a plan's happenings say.
 
-use super::door::Doors;
+use super::door::{Door, Doors};
 use super::engine::Order;
 use crate::history::{Lane, NodeId, What};
 use crate::plan::{Happening, PauseMode, Planned};
 use crate::sim::Sim;
 use futures_channel::oneshot;
 use kvbaton_actors::runtime;
-use kvbaton_core::ids::EngineId;
 use madsim::runtime::Handle;
 use madsim::task::NodeId as ProcessId;
 use std::collections::BTreeMap;
@@ -56,6 +55,15 @@ impl Chaos {
                     if moves {
                         self.doors.move_house(engine);
                     }
+                    self.restart(engine);
+                }
+            }
+            Happening::Move { engine, .. } => {
+                self.kill(engine);
+                runtime::sleep(lasts).await;
+                if !self.sim.people().lives.contains_key(&engine) {
+                    self.doors.move_house(engine);
+                    self.doors.keep_id(engine);
                     self.restart(engine);
                 }
             }
@@ -212,16 +220,16 @@ impl Chaos {
     }
 
     /// Wakes the process that fell asleep; one that has started since is awake.
-    async fn wake(&self, engine: u16, process: &EngineId) {
-        if self.doors.get(engine).is_some_and(|door| door.engine_id == *process) {
+    async fn wake(&self, engine: u16, process: &Door) {
+        if self.doors.get(engine).is_some_and(|door| door.is(process)) {
             self.ask(engine, Order::Wake).await;
         }
     }
 
     /// Unregisters and unmaps; what cannot be leaves the engine as it was. Says which
     /// process sleeps then.
-    async fn fall_asleep(&self, engine: u16) -> Option<EngineId> {
-        let process = self.doors.get(engine)?.engine_id;
+    async fn fall_asleep(&self, engine: u16) -> Option<Door> {
+        let process = self.doors.get(engine)?;
         // A process that has just started does not know of the pause.
         self.order(engine, Order::GiveBack);
         self.sim.note(Lane::Engine(engine), What::SleepAsked);

@@ -3,13 +3,13 @@
 use super::engine::{Input, Order};
 use futures_channel::mpsc::UnboundedSender;
 use kvbaton_core::ids::EngineId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 /// One engine's process.
 #[derive(Clone)]
 pub struct Door {
-    /// The engine's id: new in each life.
+    /// The engine's id: new in each life that does not keep the last one's.
     pub engine_id: EngineId,
     /// Its bootstrap server.
     pub bootstrap: Arc<str>,
@@ -17,6 +17,12 @@ pub struct Door {
 }
 
 impl Door {
+    /// Whether it is the same process.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        self.inbox.same_receiver(&other.inbox)
+    }
+
     /// Hands an order in; a process that is gone does not take it.
     pub fn order(&self, order: Order) {
         let _ = self.inbox.unbounded_send(Input::Order(order));
@@ -34,6 +40,10 @@ struct Shared {
     doors: BTreeMap<u16, Door>,
     /// Lives that each engine has had.
     lives: BTreeMap<u16, u16>,
+    /// The life that gave each engine its id.
+    ids: BTreeMap<u16, u16>,
+    /// Engines whose next process keeps its id.
+    kept: BTreeSet<u16>,
     /// Which of its addresses it has.
     homes: BTreeMap<u16, u16>,
     weights: u64,
@@ -66,8 +76,23 @@ impl Doors {
             let lives = shared.lives.entry(engine).or_default();
             let life = *lives;
             *lives += 1;
+            if !shared.kept.remove(&engine) {
+                shared.ids.insert(engine, life);
+            }
             (life, shared.homes.get(&engine).copied().unwrap_or_default(), shared.weights)
         })
+    }
+
+    /// The id of an engine's process.
+    #[must_use]
+    pub fn engine_id(&self, engine: u16) -> EngineId {
+        let life = self.with(|shared| shared.ids.get(&engine).copied().unwrap_or_default());
+        format!("e{engine}-{life}").into()
+    }
+
+    /// The engine's next process has the id of its last.
+    pub fn keep_id(&self, engine: u16) {
+        self.with(|shared| shared.kept.insert(engine));
     }
 
     /// The engine's next process has another address.

@@ -6,10 +6,11 @@ use super::states::State;
 pub const MESSAGE_LOST: &str = "message lost";
 
 /// Every fault, as [`crate::plan::Happening::name`] names it, and what happens by chance.
-pub const FAULTS: [&str; 15] = [
+pub const FAULTS: [&str; 16] = [
     "kill for good",
     "restart elsewhere",
     "restart",
+    "move",
     "stop",
     "cut",
     "slow",
@@ -52,6 +53,7 @@ mod tests {
             Happening::Kill { engine, down_ms: None, moves: false },
             Happening::Kill { engine, down_ms: Some(1), moves: true },
             Happening::Kill { engine, down_ms: Some(1), moves: false },
+            Happening::Move { engine, down_ms: 1 },
             Happening::Stop { engine, for_ms },
             Happening::Cut { from, to, for_ms },
             Happening::Slow { from, to, times: 2, for_ms },

@@ -237,6 +237,7 @@ impl Node {
 fn touched(what: &Happening, engines: u16) -> BTreeSet<u16> {
     match *what {
         Happening::Kill { engine, .. }
+        | Happening::Move { engine, .. }
         | Happening::Stop { engine, .. }
         | Happening::ForgetDirectory { engine }
         | Happening::Pause { engine, .. }

@@ -77,6 +77,7 @@ fn engines_of(plan: &mut Plan) -> Vec<&mut u16> {
     for planned in &mut plan.happenings {
         match &mut planned.what {
             Happening::Kill { engine, .. }
+            | Happening::Move { engine, .. }
             | Happening::Stop { engine, .. }
             | Happening::ForgetDirectory { engine }
             | Happening::Pause { engine, .. }
@@ -122,7 +123,8 @@ fn happenings(search: &mut Search<'_>) {
 
 fn halve_duration(what: &mut Happening) {
     let duration = match what {
-        Happening::Kill { down_ms: Some(duration), .. } => duration,
+        Happening::Kill { down_ms: Some(duration), .. }
+        | Happening::Move { down_ms: duration, .. } => duration,
         Happening::Stop { for_ms, .. }
         | Happening::Cut { for_ms, .. }
         | Happening::Slow { for_ms, .. }

@@ -7,6 +7,7 @@ use kvbaton_actors::events::Event;
 use kvbaton_actors::node::{Load, NodeHandle};
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::ids::{RequestId, TransferId};
+use kvbaton_core::lifecycle::State;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,7 +98,14 @@ impl Port {
     /// The node's words.
     pub async fn unregister(&self, drain: Duration) -> Result<(), String> {
         match self {
-            Self::Ours(node) => node.unregister(drain).await.map_err(|error| error.to_string()),
+            Self::Ours(node) => {
+                // Whoever still starts would register behind the sleep's back.
+                let status = node.status().await;
+                if status.is_some_and(|it| it.registration == State::New) {
+                    return Err("it has not registered yet".into());
+                }
+                node.unregister(drain).await.map_err(|error| error.to_string())
+            }
         }
     }
 

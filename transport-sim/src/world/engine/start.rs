@@ -48,7 +48,7 @@ pub async fn run(sim: Arc<Sim>, doors: Doors, engine: u16) {
     let plan = sim.plan.fleet.engines[usize::from(engine)].clone();
     runtime::drift::set(plan.drift_ppm);
     let (life, home, version) = doors.begin(engine);
-    let engine_id: EngineId = format!("e{engine}-{life}").into();
+    let engine_id = doors.engine_id(engine);
     let bootstrap = names::bootstrap(engine, home);
     {
         let mut people = sim.people();

@@ -1,0 +1,85 @@
+//! Memory that goes and comes back, and weights that change.
+
+use super::story::{Story, UNTIL, Which};
+use crate::plan::{Happening, Plan};
+use crate::sites;
+
+fn asleep(scenario: &str, seed: u64, which: Which) -> Story {
+    let mut story = Story::new(scenario, seed, 2, 2).load(24);
+    for _ in 0..story.draw.few(1, 2) {
+        let (at, for_ms) = (story.some_time(), story.draw.pick(&[1, 20, 300, 2_000]));
+        for engine in story.engines(which) {
+            let late = story.draw.pick(&[0, 0, 50]);
+            story.at(at + late, Happening::Sleep { engine, for_ms });
+        }
+    }
+    story.plan.odds.latency_max_ms = story.draw.pick(&[3, 60]);
+    story.plan.odds.stale_lands = story.draw.one_in(2);
+    if story.draw.one_in(3) {
+        story.sites(&[sites::UNREGISTER_SLOW, sites::REGISTER_REFUSED]);
+    }
+    if story.draw.one_in(2) {
+        story.sites(&[sites::COMPUTE_SLOW, sites::HOLD_LATE]);
+    }
+    story.more(8, UNTIL, UNTIL + 3_000);
+    story
+}
+
+/// P sleeps with requests held and pulls under way, and wakes with new memory: what
+/// `layouts-outlive-registration`, `miss-repeats-for-ever` and `unregister-without-drain` need.
+pub fn prefill(seed: u64) -> Plan {
+    asleep("sleep-prefill", seed, Which::Prefill).done()
+}
+
+/// D sleeps with loads under way; answers of P and pieces of writes come late, after the wake:
+/// what `stale-echo-accepted`, `echoes-outlive-registration`, `wake-keeps-layout-id`,
+/// `generation-not-checked` and `unregister-returns-early` need.
+pub fn decode(seed: u64) -> Plan {
+    let mut story = asleep("sleep-decode", seed, Which::Decode);
+    let odds = &mut story.plan.odds;
+    (odds.reordering, odds.delay_ms) = (story.draw.pick(&[0, 3_000]), 1_500);
+    odds.write_stalls = story.draw.pick(&[0, 3_000]);
+    odds.stall_ms = story.draw.pick(&[200, 1_500]);
+    story.done()
+}
+
+/// All engines sleep at about the same time.
+pub fn both(seed: u64) -> Plan {
+    asleep("sleep-both", seed, Which::Both).done()
+}
+
+/// Several ranks sleep together, and now and then one of them cannot: all stay as they were.
+pub fn refused(seed: u64) -> Plan {
+    let mut story = asleep("sleep-refused", seed, Which::Both);
+    for engine in &mut story.plan.fleet.engines {
+        engine.tp = 2;
+    }
+    story.plan.bounds.drain_ms = story.draw.pick(&[50, 4_000]);
+    story.sites(&[sites::UNREGISTER_FAILS, sites::CANCEL_IGNORED]);
+    story.done()
+}
+
+fn weights(scenario: &str, seed: u64, sleep: bool) -> Plan {
+    let mut story = Story::new(scenario, seed, 2, 2).load(20);
+    for _ in 0..story.draw.few(1, 2) {
+        let for_ms = story.draw.pick(&[10, 200, 1_500]);
+        story.happens(Happening::UpdateWeights { for_ms, sleep });
+    }
+    // The same prompts before and after.
+    for request in &mut story.plan.requests {
+        request.shared_len = request.prompt_len;
+        request.family = 0;
+    }
+    story.more(6, UNTIL, UNTIL + 2_000);
+    story.done()
+}
+
+/// Weights change under load, memory stays.
+pub fn updates(seed: u64) -> Plan {
+    weights("weight-updates", seed, false)
+}
+
+/// Weights change under load, while memory sleeps.
+pub fn updates_asleep(seed: u64) -> Plan {
+    weights("weight-updates-asleep", seed, true)
+}
