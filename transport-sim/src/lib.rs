@@ -15,5 +15,6 @@ pub mod plan;
 pub mod scenarios;
 pub mod sim;
 pub mod sites;
+pub mod stock;
 pub mod transport;
 pub mod world;

@@ -33,7 +33,8 @@ pub enum Side {
     Decode,
 }
 
-/// Whose code its ranks run.
+/// Whose code its ranks run. Our protocol has had one revision so far; ranks of ours that
+/// speak an older one belong here once there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -43,6 +44,14 @@ pub enum Kind {
     Stock33,
     /// vLLM 0.32's: no layout ids either.
     Stock32,
+}
+
+impl Kind {
+    /// Whether it is a stock peer.
+    #[must_use]
+    pub const fn is_stock(self) -> bool {
+        matches!(self, Self::Stock33 | Self::Stock32)
+    }
 }
 
 /// One engine.

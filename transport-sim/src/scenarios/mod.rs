@@ -3,6 +3,7 @@
 mod build;
 mod draw;
 mod mixed;
+mod with_stock;
 
 use crate::campaign::Scenario;
 
