@@ -10,7 +10,6 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{LocalBoxStream, Stream};
 use kvbaton_actors::runtime;
 use kvbaton_actors::transport::{Answer, ControlPlane, Inbound, Inbox, TransportError};
-use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,23 +19,13 @@ pub struct SimControl {
     sim: Arc<Sim>,
     node: NodeId,
     address: Arc<str>,
-    /// Whether what the network duplicates is taken once.
-    once: bool,
 }
 
 impl SimControl {
     /// A control plane that listens at `address` once it is told to.
     #[must_use]
     pub const fn new(sim: Arc<Sim>, node: NodeId, address: Arc<str>) -> Self {
-        Self { sim, node, address, once: false }
-    }
-
-    /// The same for a stock peer, which relies on it that a connection's only request comes
-    /// once: over ZeroMQ it does.
-    #[must_use]
-    pub const fn once(mut self) -> Self {
-        self.once = true;
-        self
+        Self { sim, node, address }
     }
 }
 
@@ -45,12 +34,8 @@ impl ControlPlane for SimControl {
         let (arrivals, mut arrived) = unbounded::<(ConnectionId, Bytes)>();
         let (sim, node, address) = (self.sim.clone(), self.node, self.address.clone());
         sim.listen(address.clone(), node, arrivals);
-        let (once, mut seen) = (self.once, BTreeSet::new());
         runtime::spawn_local(async move {
             while let Some((connection, payload)) = arrived.next().await {
-                if once && !seen.insert(connection) {
-                    continue;
-                }
                 sim.note_at(node, inbound(connection, None, &payload));
                 let answering = sim.clone();
                 let answer: Answer =

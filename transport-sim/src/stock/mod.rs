@@ -17,7 +17,8 @@
 //! What is not:
 //!
 //! - Memory of stock peers stays registered: sleep is refused.
-//! - ZeroMQ over TCP delivers once: what the simulated network duplicates is taken once.
+//! - The simulated network neither duplicates nor reorders their control messages: ZeroMQ
+//!   over TCP does not either, and they rely on it.
 //! - A D of theirs takes a directory from which ranks are missing for a smaller engine, and
 //!   loads a part of the KV, or hangs. Nobody else can prevent that; here the load fails.
 //!

@@ -108,7 +108,7 @@ impl StockNode {
         let (sim, node) = (setup.sim.clone(), setup.node);
         let events = EventQueue::default();
         let at = names::control(node.engine, node.rank, home);
-        let control = SimControl::new(sim.clone(), node, at).once();
+        let control = SimControl::new(sim.clone(), node, at);
         let (half, address) = match side {
             Side::Prefill => {
                 let prefill = Rc::new(Prefill::new(setup.clone(), events.clone()));
