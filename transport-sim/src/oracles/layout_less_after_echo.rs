@@ -60,6 +60,9 @@ impl Oracle for LayoutLessAfterEcho {
                 } else if known.is_waited_for(*connection) {
                     known.echoes.remove(from);
                 }
+                if reply.status != Status::Continue {
+                    known.pulls.remove(connection);
+                }
             }
             What::PullSent { to, pull, connection } => {
                 let echoed = known.echoes.get(to).is_some_and(|it| it.contains(&pull.layout_id));
@@ -83,7 +86,7 @@ impl Oracle for LayoutLessAfterEcho {
 mod tests {
     use super::*;
     use crate::oracles::made_up::{
-        OF_D, Story, caught, legal, pull, pull_sent, reply, reply_received,
+        OF_D, Story, caught, legal, load, pull, pull_sent, reply, reply_received,
     };
 
     fn echoed(layout: u64) -> Story {
@@ -121,6 +124,10 @@ mod tests {
     fn l05_l09_a_miss_or_a_registration_undoes_it() {
         let missed = echoed(3).d(reply_received(3, reply(Status::LayoutMiss, &[], &[], 0)));
         caught(LayoutLessAfterEcho::default(), without(missed), WORDS);
+        let miss = || reply_received(1, reply(Status::LayoutMiss, &[], &[], 0));
+        let asked = Story::new().d(load("a", &[])).d(pull_sent(1, pull(3, true, &[("a", 7)])));
+        let answered = asked.d(reply_received(1, reply(Status::Finish, &["a"], &[], 3)));
+        legal(LayoutLessAfterEcho::default(), without(answered.d(miss())));
         let again = echoed(3).d(What::Registered { generation: OF_D });
         caught(LayoutLessAfterEcho::default(), without(again), WORDS);
     }

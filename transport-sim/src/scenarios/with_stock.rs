@@ -6,7 +6,7 @@
 //! - A stock P serves pulls of one transfer id together, and frees its blocks when as many
 //!   have ended as D ranks read it: no request of such a world shares another's transfer.
 //! - What a stock P writes late is kept off by closing the blocks to it for a while; that
-//!   while is as long as the plan can hold a write up.
+//!   while is as long as the plan can hold a write up, and loads take longer than that.
 //! - A stock D that gave up or was told of a failure uses its blocks again at once: nothing
 //!   may hold a message up beyond the margin between P's deadline and D's, and no write may
 //!   break off or stall, or be stopped on its way.
@@ -49,6 +49,8 @@ pub fn keep_clear(plan: &mut Plan) {
         forget_nothing(plan);
         one_slow_link(plan);
         plan.bounds.quarantine_ms = held_up_ms(plan);
+        let least = plan.bounds.quarantine_ms + plan.bounds.write_ms + 2_000;
+        plan.bounds.load_ms = plan.bounds.load_ms.max(least);
     }
     if decode {
         let holds_up = |what: &Happening| {

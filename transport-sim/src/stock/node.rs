@@ -63,10 +63,11 @@ impl Setup {
         self.data.session()
     }
 
-    /// P: how long a pull waits for a prefill. Below `load_ms`, as its 480 s are below our
-    /// 540 s.
+    /// P: how long a pull waits for a prefill. It is as far below `load_ms` as its 480 s are
+    /// below our 540 s: by what a write takes and may be held up.
     pub(super) fn patience(&self) -> Duration {
-        Duration::from_millis(self.bounds().load_ms * 8 / 9)
+        let Bounds { load_ms, write_ms, quarantine_ms, .. } = *self.bounds();
+        Duration::from_millis(load_ms.saturating_sub(write_ms + quarantine_ms).max(500))
     }
 
     /// D: how long it waits for each answer. Above `load_ms`, which bounds our P's pulls of
