@@ -98,8 +98,7 @@ impl Sim {
             let soon = self.links().latency(from, to);
             return self.fail_after(id, soon, "connection refused", false);
         }
-        let fate = self.links().message(from, to);
-        match fate {
+        match self.fate(from, to) {
             Fate::Lost => self.note(Lane::World, What::MessageLost { connection: id }),
             Fate::Breaks(after) => self.fail_after(id, after, "connection reset", true),
             Fate::Comes { after, .. } => {
@@ -108,6 +107,20 @@ impl Sim {
                     self.after(nanos, move || sim.arrive(id, payload));
                 }
             }
+        }
+    }
+
+    /// What becomes of a message. Stock peers rely on what ZeroMQ over TCP promises: what
+    /// comes, comes once and in order.
+    fn fate(&self, from: u16, to: u16) -> Fate {
+        let fate = self.links().message(from, to);
+        let is_stock = |it: u16| self.plan.fleet.engines[usize::from(it)].kind.is_stock();
+        match fate {
+            Fate::Comes { mut after, .. } if is_stock(from) || is_stock(to) => {
+                after.truncate(1);
+                Fate::Comes { after, overtakes: false }
+            }
+            other => other,
         }
     }
 
@@ -150,8 +163,7 @@ impl Sim {
             },
         );
         let Some(to) = self.wires().connections.get(&id).map(|it| it.from.engine) else { return };
-        let fate = self.links().message(node.engine, to);
-        match fate {
+        match self.fate(node.engine, to) {
             Fate::Lost => self.note(Lane::World, What::MessageLost { connection: id }),
             Fate::Breaks(after) => self.fail_after(id, after, "connection reset", true),
             Fate::Comes { after, overtakes } => {

@@ -34,6 +34,8 @@ pub mod scenarios;
 pub mod sim;
 pub mod sites;
 #[cfg(madsim)]
+pub mod stock;
+#[cfg(madsim)]
 pub mod transport;
 #[cfg(madsim)]
 pub mod world;

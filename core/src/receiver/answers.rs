@@ -72,6 +72,7 @@ impl Receiver {
             }
             self.end_pull(pull, now);
         } else {
+            self.writer_waits_on(pull, now);
             // Nobody may wait for the last answer, which may never come.
             self.close_if_empty(pull);
         }
@@ -129,8 +130,14 @@ impl Receiver {
         }
         self.peers.forget_echo(&open.address);
         for id in open.open.into_values() {
-            let load = self.loads.get(&id).filter(|load| load.wants_kv());
-            let ours = load.and_then(|load| load.outstanding.get(&open.address)?.ours);
+            let load = self.loads.get_mut(&id).filter(|load| load.wants_kv());
+            let waiting =
+                load.and_then(|load| Some((load.outstanding.get(&open.address)?.ours, load)));
+            let ours = waiting.as_ref().and_then(|(ours, _)| *ours);
+            if let (true, Some((None, load))) = (sent, waiting) {
+                // It may have read the pull, and does not know that nobody waits.
+                load.stock_lost_until = load.stock_lost_until.max(Some(open.writes_until));
+            }
             if let (true, Some(rank)) = (sent, ours) {
                 // It may have read the pull and hold blocks for it [P09].
                 self.send_drop(id, open.address.clone(), rank);

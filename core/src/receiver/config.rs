@@ -20,8 +20,9 @@ pub struct ReceiverConfig {
     pub features: u64,
     /// How long blocks stay closed to stock loads after a stock P answered that it failed.
     /// They are the engine's again at once: late writes are refused meanwhile. Without an
-    /// answer they stay closed until the load's deadline, which must therefore lie beyond
-    /// the time that a stock P waits for a prefill (480 s).
+    /// answer they stay closed for `load_timeout` from the pull, or from P's last answer to
+    /// it, which must therefore be longer than a stock P waits for a prefill (480 s) and
+    /// then writes.
     pub stock_quarantine: Duration,
 }
 

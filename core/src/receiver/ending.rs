@@ -108,7 +108,7 @@ impl Receiver {
     }
 
     fn revoke(&mut self, id: LoadId, now: Timestamp) {
-        let unanswered = self.leave_pulls(id);
+        let (unanswered, silent_until) = self.leave_pulls(id);
         let Some(load) = self.loads.get_mut(&id) else { return };
         if !load.wants_kv() {
             self.finish(id);
@@ -116,7 +116,10 @@ impl Receiver {
         }
         if load.stock_unsettled || !unanswered.is_empty() {
             let soon = now + self.config.stock_quarantine;
-            let until = if unanswered.is_empty() { soon } else { soon.max(load.deadline) };
+            let until = [silent_until, load.stock_lost_until]
+                .into_iter()
+                .flatten()
+                .fold(soon, Timestamp::max);
             let blocks = load.spec.blocks.clone();
             self.quarantine.add(id, until, blocks, unanswered, now);
         }
@@ -167,24 +170,25 @@ impl Receiver {
     }
 
     /// The load waits for no answers any more. Pulls that nobody waits for are closed; those
-    /// that a stock P may still write for are kept, and returned.
-    fn leave_pulls(&mut self, id: LoadId) -> BTreeSet<PullId> {
-        let mut unanswered = BTreeSet::new();
-        let Some(load) = self.loads.get_mut(&id) else { return unanswered };
-        let (wanted, deadline) = (load.wants_kv(), load.deadline);
+    /// that a stock P may still write for are kept, and returned with when the last of them
+    /// is over.
+    fn leave_pulls(&mut self, id: LoadId) -> (BTreeSet<PullId>, Option<Timestamp>) {
+        let (mut unanswered, mut until) = (BTreeSet::new(), None);
+        let Some(load) = self.loads.get_mut(&id) else { return (unanswered, until) };
+        let wanted = load.wants_kv();
         let request = load.spec.request.clone();
         for (_, Waiting { pull, ours }) in std::mem::take(&mut load.outstanding) {
             let Some(open) = self.pulls.get_mut(&pull) else { continue };
             open.open.remove(&request);
             if ours.is_none() && wanted {
                 open.lingering.insert(request.clone(), id);
-                open.linger_until = open.linger_until.max(deadline);
-                self.timers.set(Timer::Linger(pull), open.linger_until);
+                self.timers.set(Timer::Linger(pull), open.writes_until);
+                until = until.max(Some(open.writes_until));
                 unanswered.insert(pull);
             }
             self.close_if_empty(pull);
         }
-        unanswered
+        (unanswered, until)
     }
 
     /// Closes a pull of which no answer is waited for.
@@ -199,6 +203,18 @@ impl Receiver {
     pub(super) fn remove_pull(&mut self, pull: PullId) -> Option<OpenPull> {
         self.timers.clear(&Timer::Linger(pull));
         self.pulls.remove(&pull)
+    }
+
+    /// A stock P has answered some requests of a pull: it waits for the others anew.
+    pub(super) fn writer_waits_on(&mut self, pull: PullId, now: Timestamp) {
+        let Some(open) = self.pulls.get_mut(&pull) else { return };
+        open.writes_until = now + self.config.load_timeout;
+        if !open.lingering.is_empty() {
+            self.timers.set(Timer::Linger(pull), open.writes_until);
+        }
+        for load in open.lingering.values() {
+            self.quarantine.extend(*load, open.writes_until);
+        }
     }
 
     /// A stock P has said its last word on loads that ended earlier: loads that wait for

@@ -108,8 +108,10 @@ pub(super) struct Load {
     /// The first failure; it is never overwritten `[P08]`.
     pub failure: Option<LoadFailure>,
     pub dropped: bool,
-    /// A stock P may still write although it answered, or did not.
+    /// A stock P may still write although it answered.
     pub stock_unsettled: bool,
+    /// Until when a stock P whose connection broke may begin to write.
+    pub stock_lost_until: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -138,6 +140,7 @@ impl Load {
             failure: None,
             dropped: false,
             stock_unsettled: false,
+            stock_lost_until: None,
         }
     }
 

@@ -164,7 +164,9 @@ struct OpenPull {
     /// Loads that ended although a stock P may still write for them: its answers tell
     /// when it no longer does.
     lingering: BTreeMap<RequestId, LoadId>,
-    linger_until: Timestamp,
+    /// A stock P that says nothing more begins no write after this: it waits for a prefill
+    /// for less than a load may take, from its receipt of the pull or its last answer to it.
+    writes_until: Timestamp,
     /// Pulls that this one repeats, at most [`MAX_REPEATS`].
     repeats: u8,
 }

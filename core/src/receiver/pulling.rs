@@ -62,7 +62,7 @@ impl Receiver {
                     form: if rank.ours.is_some() { Form::Compact } else { Form::Stock },
                     open: batch.clone(),
                     lingering: BTreeMap::new(),
-                    linger_until: now,
+                    writes_until: now,
                     repeats: 0,
                 };
                 self.await_answers(&open, rank);
@@ -128,8 +128,9 @@ impl Receiver {
         }
     }
 
-    pub(super) fn send_pull(&mut self, open: OpenPull, now: Timestamp) {
+    pub(super) fn send_pull(&mut self, mut open: OpenPull, now: Timestamp) {
         let Some(registered) = self.registered.clone() else { return };
+        open.writes_until = now + self.config.load_timeout;
         let id = PullId(self.next_pull);
         self.next_pull += 1;
         for load in open.open.values() {

@@ -51,6 +51,13 @@ impl Quarantine {
         last
     }
 
+    /// A stock P that has yet to answer for an ended load may write until then.
+    pub fn extend(&mut self, load: LoadId, until: Timestamp) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.load == load) {
+            entry.until = entry.until.max(until);
+        }
+    }
+
     /// Until when `blocks` must wait; `None` when they are free.
     pub fn blocks_until(&mut self, blocks: &[BlockList], now: Timestamp) -> Option<Timestamp> {
         self.entries.retain(|entry| entry.until > now);

@@ -8,7 +8,8 @@ use kvbaton_core::wire::Status;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Remembers what each address has echoed last, to each D.
+/// Remembers what each address has echoed, to each D: a late echo of an older id takes
+/// nothing back.
 #[derive(Debug, Default)]
 pub struct LayoutLessAfterEcho {
     known: Lives<Known>,
@@ -17,7 +18,7 @@ pub struct LayoutLessAfterEcho {
 /// What one D knows.
 #[derive(Debug, Default)]
 struct Known {
-    echoes: BTreeMap<Arc<str>, LayoutId>,
+    echoes: BTreeMap<Arc<str>, BTreeSet<LayoutId>>,
     /// Loads that go on, and requests of each connection: a miss of a pull that nobody waits
     /// for need not be heeded.
     loading: BTreeSet<RequestId>,
@@ -54,14 +55,18 @@ impl Oracle for LayoutLessAfterEcho {
             What::ReplyReceived { connection, from, reply } => {
                 if reply.status != Status::LayoutMiss {
                     if !reply.layout_id.is_none() {
-                        known.echoes.insert(from.clone(), reply.layout_id);
+                        known.echoes.entry(from.clone()).or_default().insert(reply.layout_id);
                     }
                 } else if known.is_waited_for(*connection) {
                     known.echoes.remove(from);
                 }
+                if reply.status != Status::Continue {
+                    known.pulls.remove(connection);
+                }
             }
             What::PullSent { to, pull, connection } => {
-                if !pull.with_layout && known.echoes.get(to) != Some(&pull.layout_id) {
+                let echoed = known.echoes.get(to).is_some_and(|it| it.contains(&pull.layout_id));
+                if !pull.with_layout && !echoed {
                     return Err(format!(
                         "{node}: a pull to {to} goes without layout {}, which {to} has not \
                          echoed since the last miss or registration",
@@ -81,7 +86,7 @@ impl Oracle for LayoutLessAfterEcho {
 mod tests {
     use super::*;
     use crate::oracles::made_up::{
-        OF_D, Story, caught, legal, pull, pull_sent, reply, reply_received,
+        OF_D, Story, caught, legal, load, pull, pull_sent, reply, reply_received,
     };
 
     fn echoed(layout: u64) -> Story {
@@ -111,12 +116,18 @@ mod tests {
     #[test]
     fn l10_an_older_ids_echo_does_not_count() {
         caught(LayoutLessAfterEcho::default(), without(echoed(5)), WORDS);
+        let late = echoed(3).d(reply_received(3, reply(Status::Finish, &[], &[], 5)));
+        legal(LayoutLessAfterEcho::default(), without(late));
     }
 
     #[test]
     fn l05_l09_a_miss_or_a_registration_undoes_it() {
         let missed = echoed(3).d(reply_received(3, reply(Status::LayoutMiss, &[], &[], 0)));
         caught(LayoutLessAfterEcho::default(), without(missed), WORDS);
+        let miss = || reply_received(1, reply(Status::LayoutMiss, &[], &[], 0));
+        let asked = Story::new().d(load("a", &[])).d(pull_sent(1, pull(3, true, &[("a", 7)])));
+        let answered = asked.d(reply_received(1, reply(Status::Finish, &["a"], &[], 3)));
+        legal(LayoutLessAfterEcho::default(), without(answered.d(miss())));
         let again = echoed(3).d(What::Registered { generation: OF_D });
         caught(LayoutLessAfterEcho::default(), without(again), WORDS);
     }

@@ -49,7 +49,8 @@ impl Side {
     }
 }
 
-/// Whose code its ranks run.
+/// Whose code its ranks run. Our protocol has had one revision so far; ranks of ours that
+/// speak an older one belong here once there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -59,6 +60,14 @@ pub enum Kind {
     Stock33,
     /// vLLM 0.32's: no layout ids either.
     Stock32,
+}
+
+impl Kind {
+    /// Whether it is a stock peer.
+    #[must_use]
+    pub const fn is_stock(self) -> bool {
+        matches!(self, Self::Stock33 | Self::Stock32)
+    }
 }
 
 /// One engine.

@@ -2,6 +2,7 @@
 
 use super::build::{BEGIN, calm, engines, happen, requests};
 use super::draw::Draw;
+use super::with_stock::with_stock;
 use crate::plan::{EnginePlan, Fleet, Happening, ModelPlan, Odds, PauseMode, Plan, Quirk, Side};
 use crate::sites;
 
@@ -21,6 +22,9 @@ pub fn plan(seed: u64) -> Plan {
     requests(&mut plan, &mut draw, count, (BEGIN, STORY));
     quirks(&mut plan, &mut draw);
     happenings(&mut plan, &mut draw);
+    if draw.one_in(4) {
+        with_stock(&mut plan, &mut draw);
+    }
     plan
 }
 

@@ -14,6 +14,7 @@ mod pauses;
 mod requests;
 mod restarts;
 mod story;
+mod with_stock;
 mod writes;
 
 use crate::campaign::Scenario;

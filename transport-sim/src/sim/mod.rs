@@ -19,7 +19,7 @@ use clockwork::Clockwork;
 use kvbaton_actors::runtime::Instant;
 use kvbaton_actors::transport::Directory;
 use kvbaton_core::ids::SessionAddress;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// One run. Locks are held for moments only, and never one inside another but as
@@ -47,8 +47,6 @@ pub struct People {
     pub sessions: BTreeMap<SessionAddress, Arc<SimData>>,
     /// Bootstrap servers by URL.
     pub directories: BTreeMap<Arc<str>, Directory>,
-    /// Nodes that are stock peers.
-    pub stock: BTreeSet<NodeId>,
 }
 
 impl Sim {

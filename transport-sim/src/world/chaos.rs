@@ -3,7 +3,7 @@
 use super::door::{Door, Doors};
 use super::engine::Order;
 use crate::history::{Lane, NodeId, What};
-use crate::plan::{Happening, PauseMode, Planned};
+use crate::plan::{EnginePlan, Happening, PauseMode, Planned, Side};
 use crate::sim::Sim;
 use futures_channel::oneshot;
 use kvbaton_actors::runtime;
@@ -52,7 +52,7 @@ impl Chaos {
                 self.kill(engine);
                 if down_ms.is_some() {
                     runtime::sleep(lasts).await;
-                    if moves {
+                    if moves || self.must_move(engine) {
                         self.doors.move_house(engine);
                     }
                     self.restart(engine);
@@ -139,6 +139,17 @@ impl Chaos {
         self.doors.shut(engine);
         self.sim.hang_up(engine);
         Handle::current().kill(self.processes[&engine]);
+    }
+
+    /// Whether an engine may not come back at its old address: a D where stock peers write
+    /// without grants, or which is one. A P that still has a pull or a write for the process
+    /// before would write into the new one, and nobody could tell. Real data planes of that
+    /// kind have random ports.
+    fn must_move(&self, engine: u16) -> bool {
+        let engines = &self.sim.plan.fleet.engines;
+        let this = &engines[usize::from(engine)];
+        let ungranted = |it: &EnginePlan| it.kind.is_stock() && it.side == Side::Prefill;
+        this.side == Side::Decode && (this.kind.is_stock() || engines.iter().any(ungranted))
     }
 
     fn restart(&self, engine: u16) {

@@ -46,7 +46,7 @@ fn p08_a_load_from_ours_and_stock_ranks_waits_for_both_and_drops_only_ours() {
 
 #[test]
 fn p09_f01_blocks_that_a_stock_p_may_still_write_stay_closed_to_stock_loads() {
-    for end in ["failed", "lost", "timed out", "error"] {
+    for end in ["failed", "timed out", "error"] {
         let config = ReceiverConfig::default();
         let mut d = ReceiverDriver::with(config.clone(), 1, 1);
         let spec = d.spec("a");
@@ -59,7 +59,6 @@ fn p09_f01_blocks_that_a_stock_p_may_still_write_stay_closed_to_stock_loads() {
                 let failed = Some(vec![request("a")]);
                 d.reply(pull, Reply { failed, ..reply(Status::Finish) });
             }
-            "lost" => d.pull_failed(pull, true),
             "error" => d.reply(pull, reply(Status::Error)),
             _ => d.wait_until(Timestamp(0) + config.load_timeout),
         }
@@ -135,6 +134,78 @@ fn p09_f13_blocks_wait_for_a_silent_stock_p_no_longer_than_its_load_would_have()
     d.drop_load("b");
     d.wait_until(seconds(10_000));
     assert_eq!((d.receiver.open_pulls(), d.receiver.next_deadline()), (0, None));
+}
+
+#[test]
+fn p09_f01_a_stock_p_s_wait_counts_from_its_pull_not_from_the_load() {
+    let mut d = dropped_and_wanted_again();
+    d.wait_until(seconds(540));
+    let pull = d.pull_to(0, 0);
+    let pulled = d.pulls[&pull].pull.requests[0].clone();
+    assert_eq!(pulled.request_id, request("b"), "pulled at 540, long after it was accepted");
+    d.wait_until(seconds(640));
+    d.revoke_all();
+    assert_eq!(d.failure("b"), Some(LoadFailureReason::TimedOut));
+    let again = LoadSpec { blocks: pulled.groups, ..d.spec("c") };
+    d.accept(again).unwrap();
+    d.flush();
+    d.wait_until(seconds(1_079));
+    assert_eq!(d.pulls.keys().collect::<Vec<_>>(), [&pull], "it may wait for b until 1080");
+    d.wait_until(seconds(1_080));
+    assert_eq!(d.pulls[&d.pull_to(0, 0)].pull.requests[0].request_id, request("c"));
+}
+
+#[test]
+fn p09_f01_a_stock_p_that_lost_its_connection_may_wait_for_the_prefill_as_before() {
+    let mut d = ReceiverDriver::new();
+    let spec = d.spec("a");
+    d.accept(spec.clone()).unwrap();
+    d.flush();
+    d.discover(STOCK);
+    d.pull_failed(d.pull_to(0, 0), true);
+    d.revoke_all();
+    assert_eq!(d.failure("a"), Some(LoadFailureReason::Unreachable));
+    d.wait_until(seconds(100));
+    let again = same_blocks(&mut d, "b", &spec);
+    d.accept(again).unwrap();
+    d.flush();
+    d.discover(STOCK);
+    d.wait_until(seconds(539));
+    assert!(d.pulls.is_empty(), "its connection is gone, not P");
+    d.wait_until(seconds(540));
+    assert_eq!(d.pulls[&d.pull_to(0, 0)].pull.requests[0].request_id, request("b"));
+}
+
+#[test]
+fn p09_f01_a_stock_p_s_wait_starts_anew_with_each_answer() {
+    for dropped_at in [100, 501] {
+        let mut d = ReceiverDriver::new();
+        d.load("a");
+        let spec = d.spec("b");
+        d.accept(spec.clone()).unwrap();
+        d.flush();
+        d.discover(STOCK);
+        let pull = d.pull_to(0, 0);
+        for at in [100, 500, 501] {
+            d.wait_until(seconds(at));
+            if at == 500 {
+                d.ok(pull, Status::Continue, &["a"]);
+            }
+            if at == dropped_at {
+                d.drop_load("b");
+                d.revoke_all();
+            }
+        }
+        d.wait_until(seconds(510));
+        let again = same_blocks(&mut d, "c", &spec);
+        d.accept(again).unwrap();
+        d.flush();
+        d.wait_until(seconds(1_039));
+        assert_eq!(d.pulls.keys().collect::<Vec<_>>(), [&pull], "dropped at {dropped_at}");
+        d.wait_until(seconds(1_040));
+        let newest = &d.pulls[&d.pull_to(0, 0)].pull.requests[0];
+        assert_eq!(newest.request_id, request("c"), "dropped at {dropped_at}");
+    }
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! A rank's node, whosever code it runs.
 
 use crate::data::SimData;
-use crate::history::{NodeId, Tables};
+use crate::history::{NodeId, Tables, What};
 use crate::sim::Sim;
+use crate::stock::StockNode;
 use kvbaton_actors::events::Event;
 use kvbaton_actors::node::{Load, NodeHandle};
 use kvbaton_core::blocks::BlockList;
@@ -16,13 +17,26 @@ use std::time::Duration;
 pub enum Port {
     /// One of ours.
     Ours(NodeHandle),
+    /// A stock peer.
+    Stock(StockNode),
 }
 
 impl Port {
+    /// The first event of its life.
+    #[must_use]
+    pub fn started_as(&self) -> What {
+        let (stock, session, address) = match self {
+            Self::Ours(node) => (false, node.session(), node.address().map(Into::into)),
+            Self::Stock(node) => (true, node.session(), node.address()),
+        };
+        What::Started { stock, session, address }
+    }
+
     /// The events that are next.
     pub async fn events(&self) -> Vec<Event> {
         match self {
             Self::Ours(node) => node.events().await,
+            Self::Stock(node) => node.events().await,
         }
     }
 
@@ -31,6 +45,7 @@ impl Port {
         match self {
             // When this is refused, so is the hold, which tells it.
             Self::Ours(node) => drop(node.prefill_started(request, transfer).await),
+            Self::Stock(node) => node.started(&transfer),
         }
     }
 
@@ -49,6 +64,10 @@ impl Port {
             Self::Ours(node) => {
                 node.hold(request, transfer, blocks, Some(end)).await.map_err(|it| it.to_string())
             }
+            Self::Stock(node) => {
+                node.hold(request, transfer, blocks);
+                Ok(())
+            }
         }
     }
 
@@ -57,6 +76,9 @@ impl Port {
         match self {
             Self::Ours(node) if held => node.release(transfer).await,
             Self::Ours(node) => node.abort(transfer).await,
+            // What is held stays so until it is pulled or expires.
+            Self::Stock(_) if held => {}
+            Self::Stock(node) => node.abort(&transfer),
         }
     }
 
@@ -64,6 +86,7 @@ impl Port {
     pub async fn release_all(&self) {
         match self {
             Self::Ours(node) => node.release_all().await,
+            Self::Stock(_) => {}
         }
     }
 
@@ -74,6 +97,11 @@ impl Port {
                 let taken = node.load(loads).await;
                 taken.into_iter().map(|it| it.map_err(|error| error.to_string())).collect()
             }
+            Self::Stock(node) => {
+                let taken = vec![Ok(()); loads.len()];
+                node.load(loads);
+                taken
+            }
         }
     }
 
@@ -81,6 +109,8 @@ impl Port {
     pub async fn drop_loads(&self, requests: Vec<RequestId>) {
         match self {
             Self::Ours(node) => node.drop_loads(requests).await,
+            // It has no way to; the load ends when P has answered.
+            Self::Stock(_) => {}
         }
     }
 
@@ -89,6 +119,7 @@ impl Port {
         match self {
             // Nothing is awaited: P's hold ends by itself when this is refused.
             Self::Ours(node) => drop(node.release_remote(vec![load]).await),
+            Self::Stock(node) => node.release_remote(load),
         }
     }
 
@@ -106,6 +137,7 @@ impl Port {
                 }
                 node.unregister(drain).await.map_err(|error| error.to_string())
             }
+            Self::Stock(_) => Err("a stock peer's memory stays registered [S03]".into()),
         }
     }
 
@@ -119,6 +151,7 @@ impl Port {
                 // SAFETY: simulated addresses name no memory of this process.
                 unsafe { node.restore() }.await.map_err(|error| error.to_string())
             }
+            Self::Stock(_) => Ok(()),
         }
     }
 
@@ -141,6 +174,7 @@ impl Port {
                     connections: sim.open_connections(node),
                 })
             }
+            Self::Stock(node) => Some(node.tables()),
         }
     }
 }

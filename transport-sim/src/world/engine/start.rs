@@ -4,16 +4,18 @@ use super::host::Host;
 use super::order::Input;
 use super::ports::Port;
 use crate::data::{Checks, SimData};
-use crate::history::{Lane, NodeId, What};
+use crate::history::{Lane, NodeId};
 use crate::memory::SimMemory;
-use crate::plan::{Bounds, DataKind, EnginePlan, Side};
+use crate::plan::{Bounds, DataKind, EnginePlan, Kind, Side};
 use crate::sim::{Sim, names};
 use crate::sites;
+use crate::stock::{Setup, StockNode};
 use crate::transport::SimTransport;
 use crate::world::door::{Door, Doors};
 use crate::world::model;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use kvbaton_actors::node::registration::Memory;
 use kvbaton_actors::node::{NodeConfig, Role, start_actors};
 use kvbaton_actors::runtime;
@@ -64,23 +66,28 @@ pub async fn run(sim: Arc<Sim>, doors: Doors, engine: u16) {
         let layout = RankLayout::new(&shape, place, plan.blocks, BASE).expect("a plan fits");
         let local = layout.register(&shape, place, plan.blocks).expect("a plan fits");
         let memory = SimMemory::new(layout.range());
-        let checks = match sim.plan.data {
-            DataKind::Grants => Checks::Grants,
-            DataKind::Keys => Checks::Keys,
+        let rank = match plan.kind {
+            Kind::Ours => {
+                let checks = match sim.plan.data {
+                    DataKind::Grants => Checks::Grants,
+                    DataKind::Keys => Checks::Keys,
+                };
+                let transport = SimTransport::new(sim.clone(), node, home, memory.clone(), checks);
+                let data = transport.data();
+                let config = config(&sim.plan.bounds, &plan, &engine_id, place, &bootstrap);
+                let handle = start_actors(config, Box::new(transport)).await.expect("a plan fits");
+                Rank { node, port: Port::Ours(handle), data, local, memory }
+            }
+            Kind::Stock33 | Kind::Stock32 => {
+                let like = (plan.kind, home);
+                let setup = Setup::new(sim.clone(), node, like, memory.clone(), local.clone());
+                let data = setup.data.clone();
+                let stock = StockNode::start(setup, plan.side, home).await;
+                Rank { node, port: Port::Stock(stock), data, local, memory }
+            }
         };
-        let transport = SimTransport::new(sim.clone(), node, home, memory.clone(), checks);
-        let data = transport.data();
-        let config = config(&sim.plan.bounds, &plan, &engine_id, place, &bootstrap);
-        let handle = start_actors(config, Box::new(transport)).await.expect("a plan fits");
-        sim.note(
-            Lane::Node(node),
-            What::Started {
-                stock: false,
-                session: handle.session(),
-                address: handle.address().map(Into::into),
-            },
-        );
-        ranks.push(Rank { node, port: Port::Ours(handle), data, local, memory });
+        sim.note(Lane::Node(node), rank.port.started_as());
+        ranks.push(rank);
     }
     let bases = vec![BASE; ranks.len()];
     let mut memories = ranks.iter().map(|rank| rank.memory.clone());
@@ -103,7 +110,8 @@ pub async fn run(sim: Arc<Sim>, doors: Doors, engine: u16) {
     };
     let model = ModelEngine::new(config, &bases, |_| memories.next().expect("one each"));
     let (inbox, mut inputs) = unbounded();
-    register_and_listen(&sim, &ranks, &inbox);
+    register(&ranks, &engine_id, &bootstrap).await;
+    listen(&sim, &ranks, &inbox);
     doors.open(engine, Door { engine_id, bootstrap, inbox: inbox.clone() });
     let mut host = Host::new(sim, engine, ranks, model.expect("a plan fits"), inbox);
     while let Some(input) = inputs.next().await {
@@ -111,10 +119,18 @@ pub async fn run(sim: Arc<Sim>, doors: Doors, engine: u16) {
     }
 }
 
-/// Registers every rank's memory, again and again until it works, and passes its events on.
-fn register_and_listen(sim: &Arc<Sim>, ranks: &[Rank], inbox: &UnboundedSender<Input>) {
-    for (index, rank) in ranks.iter().enumerate() {
-        let Port::Ours(node) = rank.port.clone();
+/// Registers every rank's memory, again and again until it works. Ours take requests
+/// before that; a stock engine starts up only then.
+async fn register(ranks: &[Rank], engine_id: &EngineId, bootstrap: &str) {
+    let mut stock = Vec::new();
+    for rank in ranks {
+        let node = match rank.port.clone() {
+            Port::Ours(node) => node,
+            Port::Stock(node) => {
+                stock.push(async move { node.register(engine_id, bootstrap).await });
+                continue;
+            }
+        };
         let memory = Memory::new(rank.local.clone()).expect("a plan fits");
         runtime::spawn_local(async move {
             // SAFETY: simulated addresses name no memory of this process.
@@ -126,6 +142,13 @@ fn register_and_listen(sim: &Arc<Sim>, ranks: &[Rank], inbox: &UnboundedSender<I
                 runtime::sleep(Duration::from_millis(300)).await;
             }
         });
+    }
+    join_all(stock).await;
+}
+
+/// Passes the events of every rank on.
+fn listen(sim: &Arc<Sim>, ranks: &[Rank], inbox: &UnboundedSender<Input>) {
+    for (index, rank) in ranks.iter().enumerate() {
         let (port, inbox, sim) = (rank.port.clone(), inbox.clone(), sim.clone());
         let engine = rank.node.engine;
         runtime::spawn_local(async move {
