@@ -4,7 +4,7 @@
 //! * `--cfg madsim`: every actor is one madsim task with a `LocalSet` of its own, so
 //!   that killing a simulated node drops its actors, and a panic in a handler is not
 //!   swallowed.
-#![expect(clippy::disallowed_methods, reason = "the facade wraps what it bans elsewhere")]
+#![allow(clippy::disallowed_methods, reason = "the facade wraps what it bans elsewhere")]
 
 use actix::prelude::*;
 use futures_util::future::{Either, select};

@@ -71,7 +71,7 @@ impl SimData {
 }
 
 fn found_error(found: Result<Pinned, Rejection>) -> Rejection {
-    found.err().expect("called for errors only")
+    found.expect_err("called for errors only")
 }
 
 fn inside(rows: &[MemoryRange], pieces: &[Piece]) -> bool {

@@ -21,14 +21,16 @@ fn shaped(scenario: &str, seed: u64, tps: &[u32], pps: &[u32], model: ModelPlan)
         fleet
     });
     story = story.load(14);
-    // One of several ranks fails, some writes last longer than others, some loads are dropped.
-    if story.draw.one_in(2) {
+    // One of several ranks fails, some writes last longer than others, some loads are dropped;
+    // or all is calm, and nothing may fail.
+    let stormy = story.draw.one_in(2);
+    if stormy {
         story.plan.odds.write_fails = story.draw.few(0, 2_000);
         story.plan.odds.write_stalls = story.draw.few(0, 3_000);
         story.plan.odds.stall_ms = 400;
     }
     for request in &mut story.plan.requests {
-        if story.draw.one_in(6) {
+        if stormy && story.draw.one_in(6) {
             request.leaves_at_ms = Some(request.at_ms + story.draw.between(5, 300));
         }
     }

@@ -1,7 +1,8 @@
 //! Memory that goes and comes back, and weights that change.
 
-use super::story::{Story, UNTIL, Which};
-use crate::plan::{Happening, Plan};
+use super::build::fleet;
+use super::story::{LONG_AFTER, Story, UNTIL, Which};
+use crate::plan::{Happening, ModelPlan, Plan, Side};
 use crate::sites;
 
 fn asleep(scenario: &str, seed: u64, which: Which) -> Story {
@@ -56,6 +57,26 @@ pub fn refused(seed: u64) -> Plan {
     }
     story.plan.bounds.drain_ms = story.draw.pick(&[50, 4_000]);
     story.sites(&[sites::UNREGISTER_FAILS, sites::CANCEL_IGNORED]);
+    story.done()
+}
+
+/// Engines that prefill and decode fall asleep while loads hold memory for longer than the drain
+/// may take, stay awake, and must still hold what they prefill: what `freeze-not-thawed` needs.
+pub fn both_roles(seed: u64) -> Plan {
+    let mut story = Story::of("sleep-both-roles", seed, |_| {
+        let mut fleet = fleet(ModelPlan::Dense, 1, 2);
+        fleet.engines.iter_mut().for_each(|engine| engine.side = Side::Both);
+        fleet
+    })
+    .load(24);
+    story.plan.bounds.drain_ms = story.draw.pick(&[10, 50, 4_000]);
+    story.sites(&[sites::REVOKE_SLOW]);
+    for _ in 0..4 {
+        let engine = story.one(Which::Both);
+        let for_ms = story.draw.pick(&[20, 300]);
+        story.happens(Happening::Sleep { engine, for_ms });
+    }
+    story.more(10, LONG_AFTER, LONG_AFTER + 1_000);
     story.done()
 }
 

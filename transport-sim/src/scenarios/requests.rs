@@ -2,7 +2,7 @@
 
 use super::build::{BEGIN, fleet};
 use super::story::{Story, UNTIL, Which};
-use crate::plan::{ModelPlan, Plan, Quirk, RequestPlan};
+use crate::plan::{Happening, ModelPlan, Plan, Quirk, RequestPlan};
 use crate::sites;
 
 /// Nothing goes wrong: the strict oracles judge. What `counter-layout-id` and
@@ -141,6 +141,7 @@ pub fn disconnects(seed: u64) -> Plan {
 pub fn batches(seed: u64) -> Plan {
     let mut story = Story::new("batches", seed, 1, 2);
     story.plan.odds.bandwidth = story.draw.pick(&[16, 64]);
+    story.plan.odds.latency_max_ms = story.draw.pick(&[3, 30]);
     let mut at_ms = BEGIN;
     for _ in 0..4 {
         let decode = story.one(Which::Decode);
@@ -177,7 +178,9 @@ fn again(story: &mut Story, from: u32, to: u32) {
     let mut id = to;
     for request in left {
         let Some(leaves) = request.leaves_at_ms else { continue };
-        let at_ms = leaves + story.draw.between(1, 60);
+        // Perhaps while the answer to the first one's drop is under way.
+        let most = story.draw.pick(&[4, 60]);
+        let at_ms = leaves + story.draw.between(1, most);
         let quirk = Quirk::SameIdsAs(request.id);
         story.plan.requests.push(RequestPlan { id, at_ms, leaves_at_ms: None, quirk, ..request });
         id += 1;
@@ -198,10 +201,15 @@ pub fn late_halves(seed: u64) -> Plan {
             1 => Quirk::NeverPulled,
             2 => Quirk::NeverPrefilled,
             // Around the moment at which the other half gives up.
-            3 => Quirk::PrefillLate(load.saturating_sub(story.draw.between(0, 800)) + 100),
+            3 => Quirk::PrefillLate(load - 700 + story.draw.between(0, 1_700)),
             4 => Quirk::PrefillLate(story.draw.between(1, 500)),
             _ => Quirk::DecodeLate(hold.saturating_sub(story.draw.between(0, 400)) + 200),
         };
+    }
+    // D's drops do not come through.
+    for _ in 0..story.draw.few(0, 2) {
+        let (from, to) = (story.one(Which::Decode), story.one(Which::Prefill));
+        story.happens(Happening::Cut { from, to, for_ms: 4_000 });
     }
     story.more(6, UNTIL, UNTIL + 2_000);
     story.done()

@@ -1,6 +1,6 @@
 //! Processes that die and come back, or do not.
 
-use super::story::{Story, UNTIL, Which};
+use super::story::{LONG_AFTER, Story, UNTIL, Which};
 use crate::plan::{Happening, Plan, Quirk};
 
 fn restart(engine: u16, down_ms: u64) -> Happening {
@@ -63,6 +63,7 @@ pub fn moved(seed: u64) -> Plan {
     let (engine, down_ms) = (story.one(Which::Prefill), story.lasts());
     story.at(UNTIL, Happening::Move { engine, down_ms });
     story.more(8, UNTIL + down_ms, UNTIL + down_ms + 3_000);
+    story.more(4, LONG_AFTER, LONG_AFTER + 1_000);
     story.done()
 }
 
@@ -136,6 +137,7 @@ pub fn bootstrap(seed: u64) -> Plan {
     let engine = story.one(Which::Decode);
     story.at(UNTIL, restart(engine, 100));
     story.more(10, UNTIL + 200, UNTIL + 6_000);
+    story.more(4, LONG_AFTER, LONG_AFTER + 1_000);
     if story.draw.one_in(2) {
         story.sites(&[crate::sites::BOOTSTRAP_REFUSES, crate::sites::BOOTSTRAP_SLOW]);
     }

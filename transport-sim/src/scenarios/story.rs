@@ -7,6 +7,9 @@ use crate::plan::{Fleet, Happening, ModelPlan, PauseMode, Plan, Side};
 /// When faults may come; requests come from the beginning until then.
 pub const UNTIL: u64 = 3_000;
 
+/// By then no fault before [`UNTIL`] explains a failure any more: what still fails is broken.
+pub const LONG_AFTER: u64 = 90_000;
+
 /// Which engines a scenario does something to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {

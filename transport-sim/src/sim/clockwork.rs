@@ -8,10 +8,13 @@ use tokio::sync::Notify;
 
 type Deed = Box<dyn FnOnce() + Send>;
 
+/// By time and place.
+type Deeds = BTreeMap<(u64, u64), Deed>;
+
 /// Deeds by time; of equal times, the one that was posted first.
 #[derive(Default)]
 pub struct Clockwork {
-    deeds: Mutex<(BTreeMap<(u64, u64), Deed>, u64)>,
+    deeds: Mutex<(Deeds, u64)>,
     sooner: Notify,
 }
 

@@ -77,6 +77,22 @@ fn s01_s06_sleep_refused() {
 }
 
 #[test]
+fn s01_s05_sleep_both_roles() {
+    reaches(
+        "sleep-both-roles",
+        &[
+            Meets("sleep", State::Written),
+            Meets("sleep", State::Held),
+            Fact("sleep failed"),
+            Fact("wake"),
+            Seen("loads after a sleep that failed", |events| {
+                loads_around(events, |it| matches!(it, What::SleepFailed { .. }))
+            }),
+        ],
+    );
+}
+
+#[test]
 fn r04_r07_f37_weight_updates() {
     reaches(
         "weight-updates",

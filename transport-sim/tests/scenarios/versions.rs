@@ -19,8 +19,22 @@ fn the_pair_serves(events: &[Event]) -> bool {
 }
 
 fn pairing(name: &str) {
-    let serves = Seen("tokens through the pair", the_pair_serves);
-    reaches(name, &[serves, Fact("compared bytes"), Fact("client left")]);
+    let mut points = vec![
+        Seen("tokens through the pair", the_pair_serves),
+        Fact("compared bytes"),
+        Fact("client left"),
+        Fact("load ended: Loaded"),
+    ];
+    let stock = |side: &str| side.starts_with("stock");
+    let (prefill, decode) = name.rsplit_once('-').expect("a pairing");
+    let prefill = prefill.rsplit('-').next().expect("a kind");
+    if stock(prefill) || stock(decode) {
+        points.push(Fact("pull from a stock peer"));
+    }
+    if stock(prefill) {
+        points.push(Fact("grant open to stock peers"));
+    }
+    reaches(name, &points);
 }
 
 #[test]
