@@ -42,6 +42,8 @@ enum Step {
     Fuzz,
     /// the same actors in simulated time, on a simulated network
     Simulation,
+    /// simulated runs: the ledger, 200 of the swarm, some of every scenario, planted bugs
+    Campaigns,
     /// installs the interop tests' peers
     Peers,
     /// real peers: Mooncake's transfer engine, libzmq, pulls that vLLM sent
@@ -93,6 +95,10 @@ impl Step {
             Self::Simulation => {
                 ("simulation", "core, actors, model engine and simulated worlds under --cfg madsim")
             }
+            Self::Campaigns => (
+                "campaigns",
+                "simulated runs: the ledger, 200 seeds of the swarm, every scenario, planted bugs",
+            ),
             Self::Peers => ("peers", "cargo xtask setup"),
             Self::Interop => ("interop", "real Mooncake and ZeroMQ peers, pulls that vLLM sent"),
         }
@@ -128,6 +134,7 @@ impl Step {
             Self::Doctests => tests(&["--workspace", "--doc"]),
             Self::Fuzz => check(fuzz::smoke()),
             Self::Simulation => simulation(),
+            Self::Campaigns => campaigns(),
             Self::Peers => Ok(setup::setup(&setup::Options::default()).map_or_else(
                 |error| {
                     println!("{error:#}");
@@ -224,6 +231,24 @@ fn simulation() -> Result<Outcome> {
         others.args(["-p", package]);
     }
     Ok(first.and(suites).and(run_tests(others)?))
+}
+
+/// The swarm after what once failed, every scenario, and a few planted bugs: each has its own
+/// seeds here. What developers run for longer is `cargo xtask sim` and `cargo xtask alarm`.
+fn campaigns() -> Result<Outcome> {
+    const SWARM: &[&str] = &["run", "--seeds", "0..200"];
+    const SCENARIOS: &[&str] = &["run", "--scenario", "all", "--seeds", "1000..1004"];
+    const ALARM: &[&str] = &["alarm", "--starts", "1", "--bug"];
+    const BUGS: &[&str] =
+        &["grant-not-revoked", "head-taken-for-tail", "first-answer-ends-load", "reported-twice"];
+    let mut outcome = Outcome::Passed;
+    for arguments in [SWARM.to_vec(), SCENARIOS.to_vec(), [ALARM, BUGS].concat()] {
+        let mut command = simulated("run");
+        command.args(["--quiet", "-p", SIMULATION_CRATE, "--features", "planted-bugs"]);
+        command.args(["--bin", "kvbaton-sim", "--"]).args(arguments);
+        outcome = outcome.and(check(command)?);
+    }
+    Ok(outcome)
 }
 
 fn purity() -> Result<Outcome> {

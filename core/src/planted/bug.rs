@@ -73,6 +73,9 @@ bugs! {
     /// P counts one reader where D's stages differ from its own `[A02]`. Shows with unequal
     /// pipelines: the second stage's load fails, its transfer was used already.
     StagesMiscounted = "stages-miscounted", "A02";
+    /// D takes a directory from which ranks are missing for a smaller engine `[A02]`. Shows
+    /// when a load comes while P's ranks register one by one: blocks that were not written.
+    PartialDirectoryTaken = "partial-directory-taken", "A02";
     /// A partial prefix hit takes the head of P's blocks `[A06]`. Shows when D asks for fewer
     /// blocks than P holds: wrong bytes.
     HeadTakenForTail = "head-taken-for-tail", "A06";
