@@ -29,10 +29,10 @@ impl Oracle for FreshKeys {
         match &event.what {
             // The next write names another registration than P meant.
             What::SiteFired(sites::WRITE_STALE) => self.falsified = true,
-            What::WriteStarted { write, generation: Some(generation), .. } => {
-                if !std::mem::take(&mut self.falsified) {
-                    self.named.insert(*write, *generation);
-                }
+            What::WriteStarted { write, generation: Some(generation), .. }
+                if !std::mem::take(&mut self.falsified) =>
+            {
+                self.named.insert(*write, *generation);
             }
             _ => {}
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// A request that came after a happening of that kind had ended was answered with tokens.
 fn served_after(events: &[Event], what: &str) -> bool {
     let over = |it: &&Event| matches!(&it.what, What::Happens { begins: false, text, .. } if text.starts_with(what));
-    let Some(over) = events.iter().filter(over).next_back() else { return false };
+    let Some(over) = events.iter().rfind(over) else { return false };
     let came = |event: &Event| match event.what {
         What::Submitted { request, attempt, .. } if event.at > over.at => Some((request, attempt)),
         _ => None,
