@@ -69,12 +69,14 @@ mod own_incarnation;
 mod own_load_only;
 mod ranges;
 mod reads_while_held;
+mod registered_takes_holds;
 mod released_soon;
 mod sends_end_once;
 mod sleep_all_or_nothing;
 mod slots_per_peer;
 mod stock_sees_stock;
 mod tables_bounded;
+mod used_once;
 mod writes_as_pulled;
 mod writes_end_once;
 
@@ -111,12 +113,14 @@ pub use one_terminal_answer::OneTerminalAnswer;
 pub use own_incarnation::OwnIncarnation;
 pub use own_load_only::OwnLoadOnly;
 pub use reads_while_held::ReadsWhileHeld;
+pub use registered_takes_holds::RegisteredTakesHolds;
 pub use released_soon::ReleasedSoon;
 pub use sends_end_once::SendsEndOnce;
 pub use sleep_all_or_nothing::SleepAllOrNothing;
 pub use slots_per_peer::SlotsPerPeer;
 pub use stock_sees_stock::StockSeesStock;
 pub use tables_bounded::TablesBounded;
+pub use used_once::UsedOnce;
 pub use writes_as_pulled::WritesAsPulled;
 pub use writes_end_once::WritesEndOnce;
 
@@ -170,7 +174,9 @@ pub fn all(plan: &Plan) -> Vec<Box<dyn Oracle + Send>> {
         Box::new(DropsHitTheirLoad::default()),
         Box::new(EarlyRelease::new(plan)),
         Box::new(FreshKeys::default()),
+        Box::new(RegisteredTakesHolds::default()),
         Box::new(SlotsPerPeer::new(plan)),
+        Box::new(UsedOnce::default()),
         Box::new(Answers),
         Box::new(CalmWorlds::new(plan)),
         Box::new(Compared),

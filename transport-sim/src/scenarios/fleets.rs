@@ -2,6 +2,7 @@
 
 use super::build::{BEGIN, fleet};
 use super::story::{Story, UNTIL, Which};
+use super::with_stock::keep_clear;
 use crate::plan::{DataKind, Happening, Kind, ModelPlan, Plan, Side};
 
 fn shaped(scenario: &str, seed: u64, tps: &[u32], pps: &[u32], model: ModelPlan) -> Story {
@@ -141,5 +142,27 @@ pub fn adapter(seed: u64) -> Plan {
     let engine = story.one(Which::Both);
     story.happens(Happening::Kill { engine, down_ms: Some(for_ms), moves: false });
     story.more(8, UNTIL, UNTIL + 2_000);
+    story.done()
+}
+
+/// A stock P whose writes stall; D gives loads up and uses their blocks again at once, so that
+/// only closed blocks keep late writes out: what `quarantine-skipped` needs.
+pub fn stock_late_writes(seed: u64) -> Plan {
+    let mut story = Story::new("stock-late-writes", seed, 1, 1).load(30);
+    for engine in &mut story.plan.fleet.engines {
+        match engine.side {
+            Side::Prefill => engine.kind = Kind::Stock33,
+            _ => engine.blocks = 30,
+        }
+    }
+    story.plan.odds.write_stalls = 5_000;
+    story.plan.odds.stall_ms = story.draw.pick(&[300, 1_000]);
+    story.plan.odds.piece = 64;
+    for request in &mut story.plan.requests {
+        if story.draw.one_in(2) {
+            request.leaves_at_ms = Some(request.at_ms + story.draw.between(10, 120));
+        }
+    }
+    keep_clear(&mut story.plan);
     story.done()
 }

@@ -350,6 +350,12 @@ pub const ALL: &[Scenario] = &[
         },
     ),
     scenario(
+        "stock-late-writes",
+        "a stock P writes late what D has given up, and D uses those blocks again",
+        &["G03", "P09", "Z02"],
+        fleets::stock_late_writes,
+    ),
+    scenario(
         "duplicate-ids",
         "ids used twice, at once and one after the other",
         &["P11", "G01", "F07", "F20", "F28"],

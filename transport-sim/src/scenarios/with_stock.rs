@@ -54,6 +54,8 @@ pub fn keep_clear(plan: &mut Plan) {
         plan.bounds.quarantine_ms = held_up_ms(plan);
         let least = plan.bounds.quarantine_ms + plan.bounds.write_ms + 2_000;
         plan.bounds.load_ms = plan.bounds.load_ms.max(least);
+        // Else what waits for closed blocks expires before it is pulled, and closes others.
+        plan.bounds.hold_ms = plan.bounds.hold_ms.max(plan.bounds.load_ms);
     }
     if decode {
         let holds_up = |what: &Happening| {

@@ -70,8 +70,8 @@ impl Doors {
         self.with(|shared| shared.doors.remove(&engine));
     }
 
-    /// The number and the home of a process that starts now, and the weights it runs.
-    pub fn begin(&self, engine: u16) -> (u16, u16, u64) {
+    /// The number and the home of a process that starts now.
+    pub fn begin(&self, engine: u16) -> (u16, u16) {
         self.with(|shared| {
             let lives = shared.lives.entry(engine).or_default();
             let life = *lives;
@@ -79,7 +79,7 @@ impl Doors {
             if !shared.kept.remove(&engine) {
                 shared.ids.insert(engine, life);
             }
-            (life, shared.homes.get(&engine).copied().unwrap_or_default(), shared.weights)
+            (life, shared.homes.get(&engine).copied().unwrap_or_default())
         })
     }
 

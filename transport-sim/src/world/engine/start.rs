@@ -49,7 +49,7 @@ pub struct Rank {
 pub async fn run(sim: Arc<Sim>, doors: Doors, engine: u16) {
     let plan = sim.plan.fleet.engines[usize::from(engine)].clone();
     runtime::drift::set(plan.drift_ppm);
-    let (life, home, version) = doors.begin(engine);
+    let (life, home) = doors.begin(engine);
     let engine_id = doors.engine_id(engine);
     let bootstrap = names::bootstrap(engine, home);
     {
@@ -89,6 +89,11 @@ pub async fn run(sim: Arc<Sim>, doors: Doors, engine: u16) {
         sim.note(Lane::Node(node), rank.port.started_as());
         ranks.push(rank);
     }
+    let (inbox, mut inputs) = unbounded();
+    register(&ranks, &engine_id, &bootstrap).await;
+    // From here to the open door nothing is awaited: whoever updates weights finds the door,
+    // or these are the new ones.
+    let version = doors.weights();
     let bases = vec![BASE; ranks.len()];
     let mut memories = ranks.iter().map(|rank| rank.memory.clone());
     let config = EngineConfig {
@@ -109,8 +114,6 @@ pub async fn run(sim: Arc<Sim>, doors: Doors, engine: u16) {
         poison: true,
     };
     let model = ModelEngine::new(config, &bases, |_| memories.next().expect("one each"));
-    let (inbox, mut inputs) = unbounded();
-    register(&ranks, &engine_id, &bootstrap).await;
     listen(&sim, &ranks, &inbox);
     doors.open(engine, Door { engine_id, bootstrap, inbox: inbox.clone() });
     let mut host = Host::new(sim, engine, ranks, model.expect("a plan fits"), inbox);
