@@ -114,9 +114,7 @@ impl Chaos {
         engine: u16,
         order: impl FnOnce(oneshot::Sender<R>) -> Order,
     ) -> Option<R> {
-        let (reply, answer) = oneshot::channel();
-        self.doors.get(engine)?.order(order(reply));
-        answer.await.ok()
+        ask(&self.doors.get(engine)?, order).await
     }
 
     fn nodes(&self, engine: u16) -> Vec<NodeId> {
@@ -225,16 +223,9 @@ impl Chaos {
         let asleep = self.fall_asleep(engine).await;
         runtime::sleep(lasts).await;
         if let Some(process) = asleep {
-            self.wake(engine, &process).await;
+            ask(&process, Order::Wake).await;
         }
         self.order(engine, Order::Freeze(false));
-    }
-
-    /// Wakes the process that fell asleep; one that has started since is awake.
-    async fn wake(&self, engine: u16, process: &Door) {
-        if self.doors.get(engine).is_some_and(|door| door.is(process)) {
-            self.ask(engine, Order::Wake).await;
-        }
     }
 
     /// Unregisters and unmaps; what cannot be leaves the engine as it was. Says which
@@ -242,17 +233,16 @@ impl Chaos {
     async fn fall_asleep(&self, engine: u16) -> Option<Door> {
         let process = self.doors.get(engine)?;
         // A process that has just started does not know of the pause.
-        self.order(engine, Order::GiveBack);
+        process.order(Order::GiveBack);
         self.sim.note(Lane::Engine(engine), What::SleepAsked);
-        let ended = self.ask(engine, Order::Unregister).await;
-        let why: Arc<str> = match ended {
-            Some(Ok(())) => match self.ask(engine, Order::AwaitIdle).await {
+        let why: Arc<str> = match ask(&process, Order::Unregister).await {
+            Some(Ok(())) => match ask(&process, Order::AwaitIdle).await {
                 Some(true) => {
-                    self.order(engine, Order::Unmap);
+                    process.order(Order::Unmap);
                     return Some(process);
                 }
                 _ => {
-                    self.ask(engine, Order::Wake).await;
+                    ask(&process, Order::Wake).await;
                     "blocks have not come back".into()
                 }
             },
@@ -275,13 +265,13 @@ impl Chaos {
         if sleep {
             for &engine in &engines {
                 if let Some(process) = self.fall_asleep(engine).await {
-                    asleep.push((engine, process));
+                    asleep.push(process);
                 }
             }
         }
         runtime::sleep(lasts).await;
-        for (engine, process) in &asleep {
-            self.wake(*engine, process).await;
+        for process in &asleep {
+            ask(process, Order::Wake).await;
         }
         let version = self.doors.weights() + 1;
         self.doors.set_weights(version);
@@ -307,4 +297,11 @@ impl Chaos {
             }
         }
     }
+}
+
+/// Asks one process; `None` when it dies before it answers.
+async fn ask<R>(process: &Door, order: impl FnOnce(oneshot::Sender<R>) -> Order) -> Option<R> {
+    let (reply, answer) = oneshot::channel();
+    process.order(order(reply));
+    answer.await.ok()
 }

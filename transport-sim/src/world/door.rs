@@ -17,12 +17,6 @@ pub struct Door {
 }
 
 impl Door {
-    /// Whether it is the same process.
-    #[must_use]
-    pub fn is(&self, other: &Self) -> bool {
-        self.inbox.same_receiver(&other.inbox)
-    }
-
     /// Hands an order in; a process that is gone does not take it.
     pub fn order(&self, order: Order) {
         let _ = self.inbox.unbounded_send(Input::Order(order));

@@ -1,8 +1,9 @@
 //! Writes that are slow, stall, fail, or come late.
 
-use crate::support::{Fact, Meets, plans, reaches, run};
+use crate::support::{Fact, Meets, Seen, plans, reaches, run};
+use kvbaton_actors::transport::Rejection;
 use kvbaton_transport_sim::campaign::coverage::State;
-use kvbaton_transport_sim::history::{SendFact, What};
+use kvbaton_transport_sim::history::{Event, SendFact, What};
 use std::collections::BTreeMap;
 
 #[test]
@@ -63,4 +64,22 @@ fn p06_f27_a_hold_outlives_its_time_while_it_is_written() {
         }
     }
     assert!(outlived > 0, "every write ended in its hold's time");
+}
+
+/// A write without a grant came for rows that no load had opened to such writers.
+fn late_stock_write(event: &Event) -> bool {
+    let late = Rejection::GrantRequired.to_string();
+    matches!(&event.what, What::Refused { why, .. } if **why == *late)
+}
+
+#[test]
+fn g03_p09_z02_stock_late_writes() {
+    reaches(
+        "stock-late-writes",
+        &[
+            Seen("a stock write is refused", |events| events.iter().any(late_stock_write)),
+            Fact("load ended: Dropped"),
+            Fact("load ended: Loaded"),
+        ],
+    );
 }
