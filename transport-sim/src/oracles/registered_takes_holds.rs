@@ -42,12 +42,14 @@ impl Oracle for RegisteredTakesHolds {
         match &event.what {
             What::Registered { .. } => *registered = true,
             What::Unregistered { .. } => *registered = false,
-            What::HoldRefused { request, why, .. } if why.contains(NOT_REGISTERED) => {
-                if *registered && !self.falling_asleep.contains(&node.engine) {
-                    return Err(format!(
-                        "{node}: its memory is registered, and it does not take {request}: {why}"
-                    ));
-                }
+            What::HoldRefused { request, why, .. }
+                if why.contains(NOT_REGISTERED)
+                    && *registered
+                    && !self.falling_asleep.contains(&node.engine) =>
+            {
+                return Err(format!(
+                    "{node}: its memory is registered, and it does not take {request}: {why}"
+                ));
             }
             _ => {}
         }
