@@ -86,3 +86,33 @@ fn explain(suite: &Suite, failed: &Failed) {
         println!("FAILED: {} [{}]: {}", it.oracle, it.rules.join(" "), it.text);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kvbaton_transport_sim::campaign::run_alone;
+
+    fn violation(seed: u64, bug: bool) -> Option<&'static str> {
+        let it = move |plan: &Plan, options: &RunOptions| run(plan, options, bug);
+        let (_, outcome) = run_alone(&it, || (world::SCENARIO.make)(seed), &RunOptions::default());
+        outcome.violation.map(|it| it.oracle)
+    }
+
+    #[test]
+    fn x01_no_oracle_objects_to_the_scheduler() {
+        let found: Vec<_> = (0..20).filter_map(|seed| violation(seed, false)).collect();
+        assert!(found.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn p01_blocks_used_before_they_come_back_are_found() {
+        assert_eq!(violation(0, true), Some("blocks-once"));
+    }
+
+    #[test]
+    fn a_seed_has_one_history() {
+        let it = |plan: &Plan, options: &RunOptions| run(plan, options, false);
+        let hash = || run_alone(&it, || (world::SCENARIO.make)(3), &RunOptions::default()).1.hash;
+        assert_eq!(hash(), hash());
+    }
+}
