@@ -223,7 +223,7 @@ fn simulation() -> Result<Outcome> {
     }
     let mut suites = simulated("test");
     suites.args(["--no-fail-fast", "-p", SIMULATION_CRATE, "--features", "simulation"]);
-    suites.args(["--lib", "--bins", "--test", "scenarios"]);
+    suites.args(["--lib", "--bins", "--test", "scenarios", "--example", "own_scheduler"]);
     let suites = run_tests(suites)?;
     let mut others = simulated("test");
     others.arg("--no-fail-fast");

@@ -50,6 +50,22 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// A plan in which nothing is asked and nothing goes wrong.
+    #[must_use]
+    pub fn new(scenario: &str, seed: u64, fleet: Fleet) -> Self {
+        Self {
+            seed,
+            scenario: scenario.into(),
+            fleet,
+            bounds: Bounds::default(),
+            data: DataKind::Grants,
+            odds: Odds::default(),
+            sites: BTreeSet::new(),
+            requests: Vec::new(),
+            happenings: Vec::new(),
+        }
+    }
+
     /// When the last fault, operation or request begins or ends, in milliseconds: from then
     /// on the world heals.
     #[must_use]

@@ -2,25 +2,8 @@
 
 use super::draw::Draw;
 use crate::plan::{
-    Bounds, DataKind, EnginePlan, Fleet, Happening, ModelPlan, Odds, Plan, Planned, Quirk,
-    RequestPlan, Side,
+    EnginePlan, Fleet, Happening, ModelPlan, Plan, Planned, Quirk, RequestPlan, Side,
 };
-use std::collections::BTreeSet;
-
-/// A plan in which nothing goes wrong.
-pub fn calm(scenario: &str, seed: u64, fleet: Fleet) -> Plan {
-    Plan {
-        seed,
-        scenario: scenario.into(),
-        fleet,
-        bounds: Bounds::default(),
-        data: DataKind::Grants,
-        odds: Odds::default(),
-        sites: BTreeSet::new(),
-        requests: Vec::new(),
-        happenings: Vec::new(),
-    }
-}
 
 /// A fleet of so many engines of ours, unsharded.
 pub fn fleet(model: ModelPlan, prefills: u32, decodes: u32) -> Fleet {

@@ -1,6 +1,6 @@
 //! The swarm: a run turns some faults off and gives the rest wildly different odds.
 
-use super::build::{BEGIN, calm, engines, happen, requests};
+use super::build::{BEGIN, engines, happen, requests};
 use super::draw::Draw;
 use super::with_stock::with_stock;
 use crate::plan::{EnginePlan, Fleet, Happening, ModelPlan, Odds, PauseMode, Plan, Quirk, Side};
@@ -13,7 +13,7 @@ const STORY: u64 = 20_000;
 pub fn plan(seed: u64) -> Plan {
     let mut draw = Draw::new("mixed", seed);
     let fleet = fleet(&mut draw);
-    let mut plan = calm("mixed", seed, fleet);
+    let mut plan = Plan::new("mixed", seed, fleet);
     bounds(&mut plan, &mut draw);
     plan.odds = odds(&mut draw);
     let armed = sites::ALL.iter().filter(|_| draw.one_in(4)).map(|site| (*site).to_owned());

@@ -1,6 +1,6 @@
 //! A plan in the making: what most scenarios share.
 
-use super::build::{BEGIN, calm, engines, fleet, happen, requests};
+use super::build::{BEGIN, engines, fleet, happen, requests};
 use super::draw::Draw;
 use crate::plan::{Fleet, Happening, ModelPlan, PauseMode, Plan, Side};
 
@@ -40,7 +40,7 @@ impl Story {
     pub fn of(scenario: &str, seed: u64, fleet: impl FnOnce(&mut Draw) -> Fleet) -> Self {
         let mut draw = Draw::new(scenario, seed);
         let fleet = fleet(&mut draw);
-        Self { plan: calm(scenario, seed, fleet), draw }
+        Self { plan: Plan::new(scenario, seed, fleet), draw }
     }
 
     /// So many requests before [`UNTIL`], and links so slow that faults meet transfers.

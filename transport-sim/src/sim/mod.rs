@@ -13,6 +13,7 @@ pub use record::Record;
 use crate::control::Wires;
 use crate::data::SimData;
 use crate::history::{Lane, NodeId, What};
+use crate::oracles::Oracle;
 use crate::plan::Plan;
 use crate::sites;
 use clockwork::Clockwork;
@@ -50,13 +51,14 @@ pub struct People {
 }
 
 impl Sim {
-    /// A run that starts now, inside the simulator's runtime.
+    /// A run that starts now, inside the simulator's runtime; judged by all oracles and
+    /// these.
     #[must_use]
-    pub fn new(plan: Plan) -> Arc<Self> {
+    pub fn new(plan: Plan, oracles: Vec<Box<dyn Oracle + Send>>) -> Arc<Self> {
         Arc::new(Self {
             start: Instant::now(),
             clockwork: Clockwork::default(),
-            record: Mutex::new(Record::new(&plan)),
+            record: Mutex::new(Record::new(&plan, oracles)),
             links: Mutex::new(Links::new(plan.seed, plan.odds.clone())),
             people: Mutex::default(),
             wires: Mutex::default(),

@@ -1,7 +1,7 @@
 //! The history as it grows, and the oracles that watch it.
 
 use crate::history::{Event, History, Lane, What};
-use crate::oracles::{Judge, Violation, all};
+use crate::oracles::{Judge, Oracle, Violation, all};
 use crate::plan::Plan;
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -15,12 +15,14 @@ pub struct Record {
 }
 
 impl Record {
-    /// A record judged by all oracles for `plan`.
+    /// A record judged by all oracles for `plan`, and by others.
     #[must_use]
-    pub fn new(plan: &Plan) -> Self {
+    pub fn new(plan: &Plan, others: Vec<Box<dyn Oracle + Send>>) -> Self {
+        let mut oracles = all(plan);
+        oracles.extend(others);
         Self {
             history: History::default(),
-            judge: Judge::new(all(plan)),
+            judge: Judge::new(oracles),
             healed: false,
             over: Arc::default(),
         }

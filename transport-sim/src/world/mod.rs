@@ -7,8 +7,11 @@ mod ending;
 mod engine;
 pub mod model;
 mod outcome;
+pub mod own;
+mod process;
 mod prompt;
 mod run;
+mod witness;
 
 pub use outcome::{Outcome, RunOptions};
 pub use run::run;

@@ -6,8 +6,9 @@ use super::door::Doors;
 use super::ending::settle;
 use super::engine;
 use super::outcome::{Outcome, RunOptions};
+use super::process::Process;
 use crate::history::{Lane, What};
-use crate::oracles::Violation;
+use crate::oracles::{Oracle, Violation};
 use crate::plan::Plan;
 use crate::sim::Sim;
 use futures_util::future::{Either, join_all, select};
@@ -36,15 +37,33 @@ fn longest(plan: &Plan) -> Duration {
 #[must_use]
 pub fn run(plan: &Plan, options: &RunOptions) -> Outcome {
     plant(options);
+    play(plan, Vec::new(), engine::run, |sim, doors| async move {
+        let clients = sim.plan.requests.iter().cloned();
+        join_all(clients.map(|plan| client(sim.clone(), doors.clone(), plan))).await;
+    })
+}
+
+/// Runs a plan with these programs of engines' processes and this story of the clients, and
+/// judges it, also by these oracles.
+pub(super) fn play<L, S>(
+    plan: &Plan,
+    oracles: Vec<Box<dyn Oracle + Send>>,
+    life: impl Fn(Process) -> L + Clone + Send + Sync + 'static,
+    story: impl FnOnce(Arc<Sim>, Doors) -> S,
+) -> Outcome
+where
+    L: Future<Output = ()> + 'static,
+    S: Future<Output = ()>,
+{
     let runtime = Runtime::with_seed_and_config(plan.seed, Config::default());
     // A panic of a process ends the whole runtime: what happened before must outlive it.
     let kept: Arc<Mutex<Option<Arc<Sim>>>> = Arc::default();
     let keep = kept.clone();
     let ran = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
-            let sim = Sim::new(plan.clone());
+            let sim = Sim::new(plan.clone(), oracles);
             *keep.lock().expect("no panic under the lock") = Some(sim.clone());
-            live(&sim).await;
+            live(&sim, life, story).await;
             sim.now()
         })
     }));
@@ -78,34 +97,45 @@ fn words(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// Plants the bug of the options on this thread.
 #[cfg(feature = "planted-bugs")]
-fn plant(options: &RunOptions) {
+pub(super) fn plant(options: &RunOptions) {
     let bug = options.plant.as_deref().map(|name| name.parse().expect("the caller has checked it"));
     kvbaton_core::planted::plant(bug);
 }
 
 /// Without the feature there is nothing to plant.
 #[cfg(not(feature = "planted-bugs"))]
-fn plant(options: &RunOptions) {
+pub(super) fn plant(options: &RunOptions) {
     assert!(options.plant.is_none(), "this build has no planted bugs: use `cargo xtask alarm`");
 }
 
-async fn live(sim: &Arc<Sim>) {
+async fn live<L, S>(
+    sim: &Arc<Sim>,
+    life: impl Fn(Process) -> L + Clone + Send + Sync + 'static,
+    story: impl FnOnce(Arc<Sim>, Doors) -> S,
+) where
+    L: Future<Output = ()> + 'static,
+    S: Future<Output = ()>,
+{
     runtime::spawn_local(sim.clone().run_clockwork());
     let doors = Doors::default();
     let handle = Handle::current();
     let start = |engine: u16| {
-        let (sim, doors) = (sim.clone(), doors.clone());
+        let (sim, doors, life) = (sim.clone(), doors.clone(), life.clone());
         let process = handle
             .create_node()
             .name(format!("e{engine}"))
-            .init(move || engine::run(sim.clone(), doors.clone(), engine))
+            .init(move || {
+                let (sim, doors, life) = (sim.clone(), doors.clone(), life.clone());
+                async move { life(Process::begin(sim, doors, engine)).await }
+            })
             .build();
         (engine, process.id())
     };
     let processes = Arc::new((0..sim.plan.fleet.engines.len() as u16).map(start).collect());
     let chaos = Chaos::new(sim.clone(), doors.clone(), Arc::clone(&processes));
     let over = sim.record().over();
-    let story = runtime::timeout(longest(&sim.plan), tell(sim, &doors, &chaos));
+    let clients = story(sim.clone(), doors.clone());
+    let story = runtime::timeout(longest(&sim.plan), tell(sim, &doors, &chaos, clients));
     if let Either::Left(_) = select(pin!(story), pin!(over.notified())).await {
         // Without a `Healed` before it, an operation of the plan never came to its end.
         sim.note(Lane::World, What::Ended);
@@ -117,9 +147,7 @@ async fn live(sim: &Arc<Sim>) {
     runtime::sleep(Duration::from_millis(10)).await;
 }
 
-async fn tell(sim: &Arc<Sim>, doors: &Doors, chaos: &Chaos) {
-    let clients = sim.plan.requests.iter().cloned();
-    let clients = join_all(clients.map(|plan| client(sim.clone(), doors.clone(), plan)));
+async fn tell(sim: &Arc<Sim>, doors: &Doors, chaos: &Chaos, clients: impl Future<Output = ()>) {
     let happenings = sim.plan.happenings.iter().cloned().enumerate();
     let happenings =
         join_all(happenings.map(|(index, planned)| chaos.clone().happen(index, planned)));

@@ -14,6 +14,7 @@ use futures_channel::mpsc::UnboundedSender;
 use futures_channel::oneshot;
 use kvbaton_actors::events::Event;
 use kvbaton_core::ids::{RequestId, TransferId};
+use kvbaton_core::receiver::LoadEnd;
 use kvbaton_model_engine::{
     Action, Comparison, ModelEngine, Outcome, PrefixChain, Request, Step, Transfer,
 };
@@ -173,12 +174,11 @@ impl Host {
     }
 
     async fn event(&mut self, rank: usize, event: Event) {
+        self.ranks[rank].witness.told(&event);
         match event {
-            Event::SendEnded { request, transfer, ended } => {
-                self.send_ended(rank, &request, transfer, ended);
-            }
-            Event::LoadEnded { request, transfer, end } => {
-                self.load_ended(rank, &request, transfer, end).await;
+            Event::SendEnded { request, .. } => self.sent(rank, &request),
+            Event::LoadEnded { request, end, .. } => {
+                self.loaded(rank, &request, end != LoadEnd::Loaded).await;
             }
         }
     }
@@ -219,19 +219,16 @@ impl Host {
                     self.given_up.insert(transfer.clone());
                 }
                 for rank in &self.ranks {
-                    let transfer = transfer.clone();
-                    self.sim.note_at(rank.node, What::ReleaseAsked { transfer: transfer.clone() });
-                    rank.port.release(transfer, held).await;
+                    rank.witness.release_asked(&transfer);
+                    rank.port.release(transfer.clone(), held).await;
                 }
             }
             Action::DropLoad { request, .. } => self.drop_load(&request).await,
             Action::ReleaseRemote { request, transfer } => {
-                let load = self.load(request.clone(), transfer.clone(), Vec::new(), None);
+                let load = self.load(request, transfer, Vec::new(), None);
                 let Some(load) = load else { return };
                 for rank in &self.ranks {
-                    let (request, transfer) = (request.clone(), transfer.clone());
-                    let what = What::RemoteReleaseAsked { request, transfer };
-                    self.sim.note_at(rank.node, what);
+                    rank.witness.remote_release_asked(&load);
                     rank.port.release_remote(load.clone()).await;
                 }
             }

@@ -11,4 +11,6 @@ mod sleeping;
 mod start;
 
 pub use order::{Input, Order, Source, Submit, Told};
+pub use ports::started;
+pub use rows::payload;
 pub use start::run;

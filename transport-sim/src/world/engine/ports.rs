@@ -1,15 +1,14 @@
 //! A rank's node, whosever code it runs.
 
 use crate::data::SimData;
-use crate::history::{NodeId, Tables, What};
-use crate::sim::Sim;
+use crate::history::{Tables, What};
 use crate::stock::StockNode;
+use crate::world::witness::Witness;
 use kvbaton_actors::events::Event;
 use kvbaton_actors::node::{Load, NodeHandle};
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::ids::{RequestId, TransferId};
 use kvbaton_core::lifecycle::State;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A rank's node.
@@ -25,11 +24,12 @@ impl Port {
     /// The first event of its life.
     #[must_use]
     pub fn started_as(&self) -> What {
-        let (stock, session, address) = match self {
-            Self::Ours(node) => (false, node.session(), node.address().map(Into::into)),
-            Self::Stock(node) => (true, node.session(), node.address()),
-        };
-        What::Started { stock, session, address }
+        match self {
+            Self::Ours(node) => started(node),
+            Self::Stock(node) => {
+                What::Started { stock: true, session: node.session(), address: node.address() }
+            }
+        }
     }
 
     /// The events that are next.
@@ -156,25 +156,17 @@ impl Port {
     }
 
     /// How full the node's tables are; `None` once it is gone.
-    pub async fn tables(&self, sim: &Arc<Sim>, node: NodeId, data: &SimData) -> Option<Tables> {
-        let bounds = &sim.plan.bounds;
+    pub async fn tables(&self, witness: &Witness, data: &SimData) -> Option<Tables> {
         match self {
-            Self::Ours(handle) => {
-                let status = handle.status().await?;
-                Some(Tables {
-                    held: status.sender.held as u64,
-                    pulls: status.sender.open_pulls as u64,
-                    writes: status.sender.writes as u64,
-                    loads: status.receiver.loads as u64,
-                    open_pulls: status.receiver.open_pulls as u64,
-                    transfers: status.sender.transfers as u64,
-                    layouts: status.layouts as u64,
-                    layouts_bound: bounds.peer_layouts as u64,
-                    grants: data.live_grants(),
-                    connections: sim.open_connections(node),
-                })
-            }
+            Self::Ours(handle) => witness.tables(handle, data).await,
             Self::Stock(node) => Some(node.tables()),
         }
     }
+}
+
+/// The first event of a life of a node of ours.
+#[must_use]
+pub fn started(node: &NodeHandle) -> What {
+    let address = node.address().map(Into::into);
+    What::Started { stock: false, session: node.session(), address }
 }

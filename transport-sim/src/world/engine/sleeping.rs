@@ -83,7 +83,7 @@ impl Host {
         debug_assert!(empty, "the caller waited for idleness");
         for rank in &self.ranks {
             rank.memory.unmap();
-            self.sim.note_at(rank.node, What::Unmapped);
+            rank.witness.note(What::Unmapped);
         }
         self.note(What::Slept);
     }
@@ -91,7 +91,7 @@ impl Host {
     pub(super) async fn wake(&mut self, reply: oneshot::Sender<Result<(), Arc<str>>>) {
         for rank in &self.ranks {
             rank.memory.map();
-            self.sim.note_at(rank.node, What::Mapped);
+            rank.witness.note(What::Mapped);
         }
         for rank in &self.ranks {
             restore(&rank.port).await;
@@ -104,19 +104,8 @@ impl Host {
     pub(super) async fn inspect(&mut self, reply: oneshot::Sender<Vec<Arc<str>>>) {
         let mut left: Vec<Arc<str>> = Vec::new();
         for rank in &self.ranks {
-            if let Some(tables) = rank.port.tables(&self.sim, rank.node, &rank.data).await {
-                self.sim.note_at(rank.node, What::Tables(tables));
-                let open = [
-                    ("held requests", tables.held),
-                    ("pulls", tables.pulls),
-                    ("writes", tables.writes),
-                    ("loads", tables.loads),
-                    ("open pulls", tables.open_pulls),
-                    ("grants", tables.grants),
-                ];
-                for (what, count) in open.into_iter().filter(|(_, count)| *count > 0) {
-                    left.push(format!("{}: {count} {what}", rank.node).into());
-                }
+            if let Some(tables) = rank.port.tables(&rank.witness, &rank.data).await {
+                left.extend(rank.witness.left_over(tables));
             }
         }
         let counts = self.model.scheduler().counts();
