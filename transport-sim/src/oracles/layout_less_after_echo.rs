@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn l05_l09_a_miss_or_a_registration_undoes_it() {
-        let missed = echoed(3).d(reply_received(3, reply(Status::LayoutMiss, &[], &[], 0)));
+        let asked = echoed(3).d(load("b", &[])).d(pull_sent(3, pull(3, false, &[("b", 8)])));
+        let missed = asked.d(reply_received(3, reply(Status::LayoutMiss, &[], &[], 0)));
         caught(LayoutLessAfterEcho::default(), without(missed), WORDS);
         let miss = || reply_received(1, reply(Status::LayoutMiss, &[], &[], 0));
         let asked = Story::new().d(load("a", &[])).d(pull_sent(1, pull(3, true, &[("a", 7)])));
