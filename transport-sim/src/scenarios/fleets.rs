@@ -22,6 +22,9 @@ fn shaped(scenario: &str, seed: u64, tps: &[u32], pps: &[u32], model: ModelPlan)
         fleet
     });
     story = story.load(14);
+    // The ranks of one D pull at different times: the first may have all before the last asks.
+    story.plan.odds.latency_max_ms = story.draw.pick(&[3, 60]);
+    story.plan.odds.bandwidth = story.draw.pick(&[16, 4_096]);
     // One of several ranks fails, some writes last longer than others, some loads are dropped;
     // or all is calm, and nothing may fail.
     let stormy = story.draw.one_in(2);

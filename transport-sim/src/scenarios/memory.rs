@@ -2,7 +2,7 @@
 
 use super::build::fleet;
 use super::story::{LONG_AFTER, Story, UNTIL, Which};
-use crate::plan::{Happening, ModelPlan, Plan, Side};
+use crate::plan::{Happening, Kind, ModelPlan, Plan, Quirk, Side};
 use crate::sites;
 
 fn asleep(scenario: &str, seed: u64, which: Which) -> Story {
@@ -34,13 +34,41 @@ pub fn prefill(seed: u64) -> Plan {
 
 /// D sleeps with loads under way; answers of P and pieces of writes come late, after the wake:
 /// what `stale-echo-accepted`, `echoes-outlive-registration`, `wake-keeps-layout-id`,
-/// `generation-not-checked` and `unregister-returns-early` need.
+/// `generation-not-checked` and `pages-kept-over-wake` need.
 pub fn decode(seed: u64) -> Plan {
     let mut story = asleep("sleep-decode", seed, Which::Decode);
     let odds = &mut story.plan.odds;
     (odds.reordering, odds.delay_ms) = (story.draw.pick(&[0, 3_000]), 1_500);
     odds.write_stalls = story.draw.pick(&[0, 3_000]);
     odds.stall_ms = story.draw.pick(&[200, 1_500]);
+    if story.draw.one_in(2) {
+        story.sites(&[sites::WRITE_STALE]);
+    }
+    story.done()
+}
+
+/// D sleeps again and again, for moments, beside a stock P that knows no drops: its answers to
+/// loads that were cut short come after the wake, and their blocks are used again. What
+/// `stale-echo-accepted` and `quarantine-skipped` need.
+pub fn decode_of_stock(seed: u64) -> Plan {
+    let mut story = Story::new("sleep-decode-stock-prefill", seed, 1, 2).load(30);
+    story.plan.fleet.engines[0].kind = Kind::Stock33;
+    story.plan.odds.bandwidth = story.draw.pick(&[2, 8]);
+    for engine in story.engines(Which::Decode) {
+        story.plan.fleet.engines[usize::from(engine)].blocks = story.draw.few(20, 64);
+        for _ in 0..3 {
+            let for_ms = story.draw.pick(&[1, 10, 100]);
+            story.happens(Happening::Sleep { engine, for_ms });
+        }
+    }
+    for request in &mut story.plan.requests {
+        if story.draw.one_in(3) {
+            request.quirk = Quirk::PrefillLate(story.draw.between(20, 600));
+        }
+        if story.draw.one_in(4) {
+            request.leaves_at_ms = Some(request.at_ms + story.draw.between(20, 300));
+        }
+    }
     story.done()
 }
 

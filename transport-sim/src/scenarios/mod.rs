@@ -162,6 +162,12 @@ pub const ALL: &[Scenario] = &[
         memory::decode,
     ),
     scenario(
+        "sleep-decode-stock-prefill",
+        "D sleeps for moments beside a stock P whose answers come after the wake",
+        &["L10", "S02", "G03", "F32"],
+        memory::decode_of_stock,
+    ),
+    scenario(
         "sleep-both",
         "all engines sleep at about the same time",
         &["S01", "S02", "S05", "F32"],

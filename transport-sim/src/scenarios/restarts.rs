@@ -63,6 +63,10 @@ pub fn moved(seed: u64) -> Plan {
     let (engine, down_ms) = (story.one(Which::Prefill), story.lasts());
     story.at(UNTIL, Happening::Move { engine, down_ms });
     story.more(8, UNTIL + down_ms, UNTIL + down_ms + 3_000);
+    // Each D finds out soon: its first load after the move may still fail.
+    for request in story.plan.requests.iter_mut().filter(|it| it.at_ms >= UNTIL) {
+        request.decode = 1 + (request.id % 2) as u16;
+    }
     story.more(4, LONG_AFTER, LONG_AFTER + 1_000);
     story.done()
 }

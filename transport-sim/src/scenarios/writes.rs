@@ -54,8 +54,8 @@ pub fn failing(seed: u64) -> Plan {
 }
 
 /// D gives loads up while late pieces of them still fly, and uses the blocks again at once:
-/// what `grant-not-revoked`, `grant-outlives-revoke` and, with a stock P, `quarantine-skipped`
-/// need.
+/// what `grant-not-revoked` and `grant-outlives-revoke` need. Some go astray: what
+/// `rows-not-checked` needs.
 pub fn late(seed: u64) -> Plan {
     let mut story = Story::new("late-pieces", seed, 1, 2).load(30);
     story.plan.odds.write_stalls = 4_000;
@@ -70,6 +70,9 @@ pub fn late(seed: u64) -> Plan {
         }
     }
     story.sites(&[sites::CANCEL_IGNORED, sites::REVOKE_SLOW, sites::PIECES_REVERSED]);
+    if story.draw.one_in(2) {
+        story.sites(&[sites::WRITE_STRAYS]);
+    }
     story.more(6, UNTIL, UNTIL + 500);
     story.done()
 }

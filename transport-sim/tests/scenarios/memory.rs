@@ -51,6 +51,18 @@ fn s01_s02_s04_l09_l10_f32_sleep_decode() {
 }
 
 #[test]
+fn l10_s02_g03_f32_sleep_decode_stock_prefill() {
+    reaches(
+        "sleep-decode-stock-prefill",
+        &[
+            Fact("stale echo"),
+            Fact("grant open to stock peers"),
+            Seen("loads before and after a wake", |it| loads_around(it, woke)),
+        ],
+    );
+}
+
+#[test]
 fn s01_s02_s05_f32_sleep_both() {
     reaches(
         "sleep-both",
