@@ -1,5 +1,6 @@
 //! P says that a transfer was used already only to somebody who pulls it again, or where
-//! another request pulls it too.
+//! another request pulls it too. Judged until a process dies: the next may pull under the
+//! same names from elsewhere.
 
 use super::Oracle;
 use super::lives::Lives;
@@ -18,6 +19,7 @@ struct Node {
 #[derive(Debug, Default)]
 pub struct UsedOnce {
     nodes: Lives<Node>,
+    killed: bool,
 }
 
 impl Oracle for UsedOnce {
@@ -30,6 +32,10 @@ impl Oracle for UsedOnce {
     }
 
     fn observe(&mut self, event: &Event) -> Result<(), String> {
+        self.killed |= event.what == What::Killed;
+        if self.killed {
+            return Ok(());
+        }
         let Some((node, it)) = self.nodes.of(event) else { return Ok(()) };
         match &event.what {
             What::PullReceived { connection, pull } => {
@@ -90,6 +96,15 @@ mod tests {
         let story = Story::new().p(pull_received(2, of_the_first));
         let story = story.p(pull_received(1, pull(3, true, &[("a", 8)])));
         caught(UsedOnce::default(), story.p(used()), "which pulled it once");
+    }
+
+    #[test]
+    fn p11_the_next_process_is_told() {
+        let mut of_the_next = pull(3, true, &[("a", 8)]);
+        of_the_next.session = session("d1");
+        let story = Story::new().p(pull_received(2, pull(3, true, &[("a", 7)])));
+        let story = story.d(What::Killed).p(pull_received(1, of_the_next));
+        legal(UsedOnce::default(), story.p(used()));
     }
 
     #[test]
