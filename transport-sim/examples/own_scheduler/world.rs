@@ -4,6 +4,7 @@ use kvbaton_transport_sim::campaign::Scenario;
 use kvbaton_transport_sim::plan::{
     EnginePlan, Fleet, Happening, ModelPlan, Plan, Planned, Quirk, RequestPlan, Side,
 };
+use kvbaton_transport_sim::sites;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -29,6 +30,9 @@ fn plan(seed: u64) -> Plan {
     let mut plan = Plan::new(SCENARIO.name, seed, Fleet { model: ModelPlan::Dense, engines });
     let mut chance = StdRng::seed_from_u64(seed);
     plan.odds.bandwidth = 32;
+    if chance.random_range(0..2) == 0 {
+        plan.sites.insert(sites::EVENTS_LATE.into());
+    }
     plan.requests = (0..24)
         .map(|id| RequestPlan {
             id,

@@ -17,7 +17,7 @@ use kvbaton_core::ids::{RequestId, TransferId};
 use kvbaton_core::plan::LocalLayout;
 use kvbaton_core::receiver::LoadError;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// A node as its engine sees it: the calls of [`NodeHandle`], each noted as oracles rely on
@@ -29,6 +29,8 @@ pub struct ObservedNode {
     data: Arc<SimData>,
     memory: SimMemory,
     weights: u64,
+    /// Taken from the node, and not yet by the engine.
+    pending: Arc<Mutex<Vec<Event>>>,
 }
 
 impl ObservedNode {
@@ -48,7 +50,7 @@ impl ObservedNode {
         let witness = Witness::new(process.sim().clone(), process.node_id(rank), layout);
         witness.note(started(&handle));
         process::register(handle.clone(), registered).await;
-        Self { handle, witness, data, memory, weights: process.weights() }
+        Self { handle, witness, data, memory, weights: process.weights(), pending: Arc::default() }
     }
 
     /// Its name in the history.
@@ -144,12 +146,21 @@ impl ObservedNode {
         self.handle.release_remote(loads).await
     }
 
-    /// The events that are next, at least one; empty when the node has stopped.
+    /// The events that are next, at least one; empty when the node has stopped. Dropped before
+    /// its end, it loses none.
     pub async fn events(&self) -> Vec<Event> {
-        let events = self.handle.events().await;
-        self.witness.dawdle().await;
+        if self.pending().is_empty() {
+            let events = self.handle.events().await;
+            self.pending().extend(events);
+            self.witness.dawdle().await;
+        }
+        let events = std::mem::take(&mut *self.pending());
         events.iter().for_each(|event| self.witness.told(event));
         events
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Vec<Event>> {
+        self.pending.lock().expect("no panic under the lock")
     }
 
     /// Ends the registration `[S01]`.
