@@ -1,11 +1,17 @@
 //! Every answer equals the single engine's.
 
 use super::Oracle;
+use super::unprotected::Unprotected;
 use crate::history::{Answer, Event, What};
+use std::collections::BTreeMap;
 
 /// Compares tokens with those of the single engine.
 #[derive(Debug, Default)]
-pub struct Answers;
+pub struct Answers {
+    unprotected: Unprotected,
+    /// D's engine of each try.
+    decodes: BTreeMap<(u32, u32), u16>,
+}
 
 impl Oracle for Answers {
     fn name(&self) -> &'static str {
@@ -17,7 +23,15 @@ impl Oracle for Answers {
     }
 
     fn observe(&mut self, event: &Event) -> Result<(), String> {
+        self.unprotected.observe(event);
+        if let What::Submitted { request, attempt, decode, .. } = event.what {
+            self.decodes.insert((request, attempt), decode);
+        }
         let What::Answered { request, attempt, answer } = &event.what else { return Ok(()) };
+        let decode = self.decodes.remove(&(*request, *attempt));
+        if decode.is_some_and(|engine| self.unprotected.is_suspect(engine)) {
+            return Ok(());
+        }
         let Answer::Tokens { tokens, expected } = answer else { return Ok(()) };
         if expected.contains(tokens) {
             return Ok(());
@@ -42,15 +56,18 @@ mod tests {
 
     #[test]
     fn r07_tokens_are_those_of_one_weight_version() {
-        legal(Answers, answered(&[1, 2], &[&[9, 9], &[1, 2]]));
-        caught(Answers, answered(&[1, 9], &[&[9, 9], &[1, 2]]), "request 3 (try 0)");
-        caught(Answers, answered(&[1], &[&[1, 2]]), "request 3");
-        caught(Answers, answered(&[1], &[]), "request 3");
+        legal(Answers::default(), answered(&[1, 2], &[&[9, 9], &[1, 2]]));
+        caught(Answers::default(), answered(&[1, 9], &[&[9, 9], &[1, 2]]), "request 3 (try 0)");
+        caught(Answers::default(), answered(&[1], &[&[1, 2]]), "request 3");
+        caught(Answers::default(), answered(&[1], &[]), "request 3");
     }
 
     #[test]
     fn no_tokens_are_no_wrong_tokens() {
         let answer = Answer::Lost("killed".into());
-        legal(Answers, Story::new().clients(What::Answered { request: 3, attempt: 0, answer }));
+        legal(
+            Answers::default(),
+            Story::new().clients(What::Answered { request: 3, attempt: 0, answer }),
+        );
     }
 }

@@ -76,6 +76,7 @@ mod sleep_all_or_nothing;
 mod slots_per_peer;
 mod stock_sees_stock;
 mod tables_bounded;
+mod unprotected;
 mod used_once;
 mod writes_as_pulled;
 mod writes_end_once;
@@ -177,9 +178,9 @@ pub fn all(plan: &Plan) -> Vec<Box<dyn Oracle + Send>> {
         Box::new(RegisteredTakesHolds::default()),
         Box::new(SlotsPerPeer::new(plan)),
         Box::new(UsedOnce::default()),
-        Box::new(Answers),
+        Box::new(Answers::default()),
         Box::new(CalmWorlds::new(plan)),
-        Box::new(Compared),
+        Box::new(Compared::default()),
         Box::new(CurrentGeneration::default()),
         Box::new(DrainedBeforeUnmap::default()),
         Box::new(DroppedBlocksBack::new(plan)),

@@ -25,6 +25,7 @@ fn shaped(scenario: &str, seed: u64, tps: &[u32], pps: &[u32], model: ModelPlan)
     // The ranks of one D pull at different times: the first may have all before the last asks.
     story.plan.odds.latency_max_ms = story.draw.pick(&[3, 60]);
     story.plan.odds.bandwidth = story.draw.pick(&[16, 4_096]);
+    story.plan.odds.piece = story.draw.pick(&[512, 4_096]);
     // One of several ranks fails, some writes last longer than others, some loads are dropped;
     // or all is calm, and nothing may fail.
     let stormy = story.draw.one_in(2);
@@ -50,7 +51,13 @@ pub fn unequal_tp(seed: u64) -> Plan {
 
 /// Different numbers of pipeline stages: what `stages-miscounted` needs.
 pub fn unequal_pp(seed: u64) -> Plan {
-    shaped("unequal-pp", seed, &[1], &[1, 2], ModelPlan::Dense).done()
+    let mut story = shaped("unequal-pp", seed, &[1], &[1, 2], ModelPlan::Dense);
+    if story.draw.one_in(2) {
+        // One stage of D has all before the next one's write may start.
+        story.plan.bounds.senders = 1;
+        story.plan.odds.bandwidth = 4_096;
+    }
+    story.done()
 }
 
 /// Both differ.
