@@ -32,6 +32,8 @@ pub(super) struct Load {
     pub drop_sent: bool,
     /// A stock P failed it, or may have, without saying that it settled.
     pub unsettled: bool,
+    /// Until when a stock P whose connection broke may begin to write `[P09]`.
+    pub lost_until: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +62,8 @@ pub(super) struct OpenPull {
     pub repeats: u8,
     /// Requests without an answer; the grant is `None` for a release.
     pub open: Vec<(RequestId, Option<Grant>)>,
+    /// A stock P that says nothing more begins no write after this.
+    pub writes_until: Timestamp,
 }
 
 /// Blocks that a stock P may still write to `[G03]`.
@@ -199,6 +203,16 @@ impl Book {
         }
     }
 
+    /// A stock P has answered some of a pull, and waits for the others anew `[P09]`.
+    pub fn writer_waits_on(&mut self, pull: PullId, until: Timestamp) {
+        for open in self.pulls.iter_mut().filter(|it| it.id == pull) {
+            open.writes_until = until;
+        }
+        for closed in self.closed.iter_mut().filter(|it| it.unanswered.contains(&pull)) {
+            closed.until = closed.until.max(until);
+        }
+    }
+
     /// The load's grant is being revoked: it waits for nobody any more.
     pub fn leave(&mut self, grant: Grant, now: Timestamp, quarantine: std::time::Duration) {
         let Some(load) = self.loads.iter_mut().find(|it| it.grant == grant) else { return };
@@ -212,8 +226,10 @@ impl Book {
             pull.open.retain(|(_, of)| *of != Some(grant));
         }
         if load.unsettled || !unanswered.is_empty() {
-            let soon = now + quarantine;
-            let until = if unanswered.is_empty() { soon } else { soon.max(load.deadline) };
+            let silent = self.pulls.iter().filter(|pull| unanswered.contains(&pull.id));
+            let silent = silent.map(|pull| pull.writes_until).max();
+            let until = [silent, load.lost_until].into_iter().flatten();
+            let until = until.fold(now + quarantine, Timestamp::max);
             self.closed.push(Closed {
                 request: load.request.clone(),
                 blocks: load.blocks.clone(),

@@ -139,7 +139,9 @@ impl WatchedReceiver {
             load.ranks.push(Rank { address, pull: id, ours, state });
         }
         let (address, with_layout) = (address.clone(), pull.layout.is_some());
-        self.book.pulls.push(OpenPull { id, address, form, with_layout, repeats, open });
+        let writes_until = now + self.config.load_timeout;
+        let open = OpenPull { id, address, form, with_layout, repeats, open, writes_until };
+        self.book.pulls.push(open);
         Ok(())
     }
 

@@ -114,6 +114,7 @@ impl WatchedReceiver {
             at_once: spec.blocks.iter().all(|group| group.is_empty()),
             drop_sent: false,
             unsettled: false,
+            lost_until: None,
         };
         match self.machine.load(spec, now) {
             Err(LoadError::AlreadyLoading { .. }) => {
@@ -225,8 +226,12 @@ impl WatchedReceiver {
                 let rank = load.and_then(|it| {
                     it.ranks.iter().find(|it| it.address == open.address && waits(it.state))
                 });
-                if let (true, Some(run)) = (sent, rank.and_then(|it| it.ours)) {
+                let ours = rank.map(|it| it.ours);
+                if let (true, Some(Some(run))) = (sent, ours) {
                     self.book.drops.push((open.address.clone(), run, grant));
+                }
+                if let (true, Some(None), Some(load)) = (sent, ours, self.book.by_grant(grant)) {
+                    load.lost_until = load.lost_until.max(Some(open.writes_until));
                 }
                 let reason = LoadFailureReason::Unreachable;
                 let settles = self.config.revoke_settles;
@@ -357,6 +362,8 @@ impl WatchedReceiver {
                 self.book.rank_failed(grant, &address, reason, false, settles);
             }
             self.book.writers_answered(pull, None, until);
+        } else {
+            self.book.writer_waits_on(pull, now + self.config.load_timeout);
         }
     }
 
