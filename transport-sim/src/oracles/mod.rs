@@ -33,6 +33,7 @@
 mod all_ends;
 mod answers;
 mod answers_come_soon;
+mod answers_of_its_pull;
 mod calm_worlds;
 mod compared;
 mod current_generation;
@@ -84,6 +85,7 @@ mod writes_end_once;
 pub use all_ends::AllEnds;
 pub use answers::Answers;
 pub use answers_come_soon::AnswersComeSoon;
+pub use answers_of_its_pull::AnswersOfItsPull;
 pub use calm_worlds::CalmWorlds;
 pub use compared::Compared;
 pub use current_generation::CurrentGeneration;
@@ -172,6 +174,7 @@ pub fn all(plan: &Plan) -> Vec<Box<dyn Oracle + Send>> {
     vec![
         Box::new(AllEnds::default()),
         Box::new(AnswersComeSoon::default()),
+        Box::new(AnswersOfItsPull::default()),
         Box::new(DropsHitTheirLoad::default()),
         Box::new(EarlyRelease::new(plan)),
         Box::new(FreshKeys::default()),

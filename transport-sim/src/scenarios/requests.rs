@@ -141,7 +141,7 @@ pub fn disconnects(seed: u64) -> Plan {
 pub fn batches(seed: u64) -> Plan {
     let mut story = Story::new("batches", seed, 1, 2);
     story.plan.odds.bandwidth = story.draw.pick(&[16, 64]);
-    story.plan.odds.latency_max_ms = story.draw.pick(&[3, 30]);
+    story.plan.odds.latency_max_ms = story.draw.pick(&[3, 30, 120]);
     let mut at_ms = BEGIN;
     for _ in 0..4 {
         let decode = story.one(Which::Decode);
@@ -179,7 +179,7 @@ fn again(story: &mut Story, from: u32, to: u32) {
     for request in left {
         let Some(leaves) = request.leaves_at_ms else { continue };
         // Perhaps while the answer to the first one's drop is under way.
-        let most = story.draw.pick(&[4, 60]);
+        let most = story.draw.pick(&[2, 4, 60]);
         let at_ms = leaves + story.draw.between(1, most);
         let quirk = Quirk::SameIdsAs(request.id);
         story.plan.requests.push(RequestPlan { id, at_ms, leaves_at_ms: None, quirk, ..request });
