@@ -74,3 +74,17 @@ fn p12_a_prefill_announces_itself_to_a_bootstrap_server_that_restarted() {
         within_bound(&world.network, "an announcement", || world.network.lists_an_engine()).await;
     });
 }
+
+#[test]
+fn p12_a_prefill_whose_first_announcement_fails_is_announced_later() {
+    runtime::run(async {
+        let network = Network::default();
+        network.refuse_announcements(1);
+        let mut config = prefill_config();
+        config.announce_every = Duration::from_millis(1);
+        let prefill = start_actors(config, network.factory()).await.unwrap();
+        // SAFETY: the transport's memory is a map; no address is touched.
+        assert!(unsafe { prefill.register(memory(PREFILL_AT)) }.await.is_err());
+        within_bound(&network, "an announcement", || network.lists_an_engine()).await;
+    });
+}

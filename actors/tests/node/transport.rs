@@ -28,6 +28,8 @@ pub struct Network {
 struct Shared {
     inboxes: BTreeMap<String, Inbox>,
     directory: Directory,
+    /// The bootstrap server refuses so many announcements.
+    refused: u32,
     next: u64,
     /// Keeps every connection open until whoever asked lets go of it, as a P does.
     connections: Vec<UnboundedSender<Result<Payload, TransportError>>>,
@@ -87,6 +89,11 @@ impl Network {
     /// The bootstrap server restarts: it knows nobody.
     pub fn restart_bootstrap(&self) {
         self.shared.borrow_mut().directory.clear();
+    }
+
+    /// The bootstrap server refuses the next announcements.
+    pub fn refuse_announcements(&self, count: u32) {
+        self.shared.borrow_mut().refused = count;
     }
 
     /// Whether the bootstrap server lists an engine.
@@ -194,6 +201,11 @@ impl Bootstrap for Registry {
         rank: RankRegistration,
     ) -> LocalBoxFuture<'static, Result<(), TransportError>> {
         let mut shared = self.network.shared.borrow_mut();
+        if let Some(left) = shared.refused.checked_sub(1) {
+            shared.refused = left;
+            let (peer, reason) = ("bootstrap".into(), "refused".into());
+            return Box::pin(async { Err(TransportError::Unreachable { peer, reason }) });
+        }
         let empty = || EngineEntry { engine_id: rank.engine_id.clone(), ranks: BTreeMap::new() };
         let engine = shared.directory.entry(rank.dp_rank).or_insert_with(empty);
         if engine.engine_id != rank.engine_id {

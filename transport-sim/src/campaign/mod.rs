@@ -8,7 +8,8 @@
 pub mod alarm;
 mod case;
 pub mod coverage;
-pub mod fake;
+#[cfg(test)]
+mod fake;
 pub mod ledger;
 mod origin;
 pub mod page;
