@@ -5,6 +5,7 @@ mod alarm;
 pub mod clock;
 pub mod decode_receiver;
 pub mod discovery;
+pub mod engine;
 pub mod events;
 pub mod layout_cache;
 pub mod lifecycle_manager;

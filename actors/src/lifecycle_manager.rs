@@ -1,6 +1,7 @@
 //! The registration's actor: owns core's [`Lifecycle`]; registers, drains, unregisters
 //! and restores across the other actors `[S01, S02, S05]`.
 
+use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::decode_receiver::{DecodeReceiver, Enter, Leave};
 use crate::discovery::{Announce, Discovery};
@@ -10,9 +11,12 @@ use crate::prefill_sender::{Freeze, PrefillSender, Thaw};
 use crate::runtime;
 use crate::transport::{DataPlane, Registration, TransportError};
 use actix::prelude::*;
+use kvbaton_core::ids::Generation;
 use kvbaton_core::lifecycle::{Lifecycle, LifecycleAction, LifecycleError, State};
 use kvbaton_core::planted::{self, Bug};
 use kvbaton_core::receiver::Registered;
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +35,9 @@ pub struct LifecycleManager {
     announce: Option<Announce>,
     memory: Option<Arc<Memory>>,
     registration: Option<Registration>,
+    /// The drain that counts: an older one changes nothing any more.
+    drain: Rc<Cell<u64>>,
+    alarm: Alarm,
 }
 
 /// Whom the manager tells.
@@ -64,6 +71,8 @@ impl LifecycleManager {
             announce,
             memory: None,
             registration: None,
+            drain: Rc::default(),
+            alarm: Alarm::default(),
         }
     }
 
@@ -93,8 +102,7 @@ impl LifecycleManager {
         self.registration = Some(registration.clone());
     }
 
-    /// The data plane could not unregister: the registration stands, so the node goes on
-    /// under it `[S01]`.
+    /// The registration stands after all, so the node goes on under it `[S01, S06]`.
     fn stay(&mut self) {
         if let (Some(registration), Some(memory)) = (self.registration.clone(), self.memory.clone())
         {
@@ -128,6 +136,9 @@ pub enum RegistrationError {
         /// What uses it.
         users: Vec<String>,
     },
+    /// Another call took it back before it was done.
+    #[error("the release was cancelled before it was done; the node stays registered")]
+    Cancelled,
     /// The transport cannot register again `[S03]`.
     #[error("this transport cannot register memory again, so it cannot sleep; use one that can")]
     CannotReregister,
@@ -169,39 +180,127 @@ pub struct Unregister(
     pub Duration,
 );
 
+/// First phase of a release `[S06]`: as [`Unregister`], but memory stays registered, unused,
+/// until [`Commit`] or [`Cancel`], or until the lease ends.
+#[derive(Message)]
+#[rtype(result = "Result<(), RegistrationError>")]
+pub struct Prepare {
+    /// How long to wait until nothing uses memory.
+    pub drain: Duration,
+    /// After how long the node is usable again by itself.
+    pub lease: Duration,
+}
+
+/// Second phase of a release `[S06]`.
+#[derive(Message)]
+#[rtype(result = "Result<(), RegistrationError>")]
+pub struct Commit;
+
+/// Takes a drain or the first phase of a release back.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Cancel;
+
+type Ends = ResponseActFuture<LifecycleManager, Result<(), RegistrationError>>;
+
+fn ready(result: Result<(), RegistrationError>) -> Ends {
+    Box::pin(actix::fut::ready(result))
+}
+
 impl Handler<Unregister> for LifecycleManager {
-    type Result = ResponseActFuture<Self, Result<(), RegistrationError>>;
+    type Result = Ends;
     fn handle(&mut self, Unregister(bound): Unregister, _: &mut Self::Context) -> Self::Result {
-        if !self.data.capabilities().reregister {
-            return Box::pin(actix::fut::ready(Err(RegistrationError::CannotReregister)));
-        }
-        match self.machine.unregister(bound, self.clock.now()) {
-            Err(error) => Box::pin(actix::fut::ready(Err(error.into()))),
-            Ok(LifecycleAction::WatchDrain) => {
-                let drained = drain(self.sender.clone(), self.receiver.clone(), bound);
-                let drained = actix::fut::wrap_future::<_, Self>(drained);
-                Box::pin(drained.then(move |users, this, _| this.drained(users, bound)))
-            }
-            Ok(_) => Box::pin(actix::fut::ready(Ok(()))),
+        let asked = self.machine.unregister(bound, self.clock.now());
+        self.begin_release(asked, bound)
+    }
+}
+
+impl Handler<Prepare> for LifecycleManager {
+    type Result = Ends;
+    fn handle(&mut self, Prepare { drain, lease }: Prepare, _: &mut Self::Context) -> Self::Result {
+        let asked = self.machine.prepare(drain, lease, self.clock.now());
+        self.begin_release(asked, drain)
+    }
+}
+
+impl Handler<Commit> for LifecycleManager {
+    type Result = Ends;
+    fn handle(&mut self, _: Commit, context: &mut Self::Context) -> Self::Result {
+        let asked = self.machine.commit();
+        self.arm(context);
+        match asked {
+            Ok(LifecycleAction::Release(generation)) => self.release(generation),
+            Ok(_) => ready(Ok(())),
+            Err(error) => ready(Err(error.into())),
         }
     }
 }
 
+impl Handler<Cancel> for LifecycleManager {
+    type Result = ();
+    fn handle(&mut self, _: Cancel, context: &mut Self::Context) {
+        self.drain.set(self.drain.get() + 1);
+        if self.machine.cancel() {
+            self.stay();
+        }
+        self.arm(context);
+    }
+}
+
 impl LifecycleManager {
-    fn drained(
+    fn begin_release(
         &mut self,
-        users: Vec<String>,
-        waited: Duration,
-    ) -> ResponseActFuture<Self, Result<(), RegistrationError>> {
-        let release = if users.is_empty() { self.machine.drained() } else { None };
-        let Some(LifecycleAction::Release(generation)) = release else {
-            self.machine.give_up(kvbaton_core::time::Timestamp::NEVER);
-            return Box::pin(actix::fut::ready(Err(RegistrationError::InUse { waited, users })));
-        };
+        asked: Result<LifecycleAction, LifecycleError>,
+        bound: Duration,
+    ) -> Ends {
+        if !self.data.capabilities().reregister {
+            self.machine.cancel();
+            return ready(Err(RegistrationError::CannotReregister));
+        }
+        match asked {
+            Err(error) => ready(Err(error.into())),
+            Ok(LifecycleAction::WatchDrain) => {
+                let number = self.drain.get() + 1;
+                self.drain.set(number);
+                let counts = (self.drain.clone(), number);
+                let drained = drain(self.sender.clone(), self.receiver.clone(), bound, counts);
+                let drained = actix::fut::wrap_future::<_, Self>(drained);
+                Box::pin(drained.then(move |users, this, context: &mut Context<Self>| {
+                    let ends = this.drained(number, users, bound);
+                    this.arm(context);
+                    ends
+                }))
+            }
+            Ok(_) => ready(Ok(())),
+        }
+    }
+
+    fn drained(&mut self, number: u64, users: Vec<String>, waited: Duration) -> Ends {
+        if number != self.drain.get() {
+            // Cancelled. What it may have frozen since is in use again, unless a later
+            // drain is at it.
+            if let State::Registered(_) = self.machine.state() {
+                self.stay();
+            }
+            return ready(Err(RegistrationError::Cancelled));
+        }
+        let next = if users.is_empty() { self.machine.drained(self.clock.now()) } else { None };
+        match next {
+            Some(LifecycleAction::Release(generation)) => self.release(generation),
+            Some(_) => ready(Ok(())),
+            None => {
+                self.machine.cancel();
+                ready(Err(RegistrationError::InUse { waited, users }))
+            }
+        }
+    }
+
+    /// Nothing uses memory any more: unregisters it.
+    fn release(&mut self, generation: Generation) -> Ends {
         self.layouts.do_send(SetLocal(None));
         let unregistered = self.data.unregister(generation);
         let unregistered = actix::fut::wrap_future::<_, Self>(unregistered);
-        let ended = unregistered.map(|ended, this: &mut Self, _| match ended {
+        let ended = unregistered.map(|ended, this: &mut Self, _: &mut Context<Self>| match ended {
             Ok(()) => {
                 this.machine.released();
                 Ok(())
@@ -213,16 +312,38 @@ impl LifecycleManager {
         });
         Box::pin(ended)
     }
+
+    /// Rings when a prepared release ends by itself: whoever asked for it is gone.
+    fn arm(&mut self, context: &mut Context<Self>) {
+        let now = self.clock.now();
+        let due = match self.machine.state() {
+            State::Prepared { until, .. } => Some(until),
+            _ => None,
+        };
+        self.alarm.set(due, now, context, |this, context| {
+            this.alarm.rang();
+            if this.machine.give_up(this.clock.now()) {
+                tracing::warn!("nobody committed the prepared release; memory is in use again");
+                this.stay();
+            }
+            this.arm(context);
+        });
+    }
 }
 
-/// Waits until neither side uses memory; returns what still does at the end of the bound.
+/// Waits until neither side uses memory, and keeps it so; returns what still does at the end
+/// of the bound. Ends early once another drain counts.
 async fn drain(
     sender: Addr<PrefillSender>,
     receiver: Addr<DecodeReceiver>,
     bound: Duration,
+    (counting, number): (Rc<Cell<u64>>, u64),
 ) -> Vec<String> {
     let mut waited = Duration::ZERO;
     loop {
+        if counting.get() != number {
+            return Vec::new();
+        }
         let mut users = Vec::new();
         match sender.send(Freeze).await {
             Ok(Ok(())) => match receiver.send(Leave).await {
@@ -257,8 +378,13 @@ pub struct Restore;
 impl Handler<Restore> for LifecycleManager {
     type Result = Result<(), RegistrationError>;
     fn handle(&mut self, _: Restore, _: &mut Self::Context) -> Self::Result {
-        if self.machine.restore()? != LifecycleAction::Restore {
-            return Ok(());
+        match self.machine.restore()? {
+            LifecycleAction::Restore => {}
+            LifecycleAction::GoOn => {
+                self.stay();
+                return Ok(());
+            }
+            _ => return Ok(()),
         }
         let Some(memory) = self.memory.clone() else {
             self.machine.restore_failed();

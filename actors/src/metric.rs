@@ -4,6 +4,7 @@
 //! in seconds. Recording never fails and never blocks.
 
 use crate::transport::{DataCounters, WriteOutcome};
+use kvbaton_core::lifecycle::engine::{OperationError, Outcome, Standing};
 use kvbaton_core::receiver::{LoadEnd, LoadFailureReason, Receiver};
 use kvbaton_core::sender::{Ended, PlanCopies, Sender};
 use kvbaton_core::wire::{FailureReason, Reply, Status};
@@ -24,6 +25,9 @@ const LAYOUTS: &str = "kvbaton_layouts_total";
 const PULL_BYTES: &str = "kvbaton_pull_bytes_total";
 const GRANTS_REVOKED: &str = "kvbaton_grants_revoked_total";
 const MALFORMED: &str = "kvbaton_malformed_messages_total";
+const ENGINE_STATE: &str = "kvbaton_engine_state";
+const ENGINE_STATE_SECONDS: &str = "kvbaton_engine_state_seconds";
+const ENGINE_OPERATION_SECONDS: &str = "kvbaton_engine_operation_seconds";
 const DISCOVERY: &str = "kvbaton_bootstrap_queries_total";
 
 /// Upper bounds of the histograms' buckets, in seconds: six a decade, 1 µs to 700 s.
@@ -58,6 +62,9 @@ pub fn describe() {
     describe_counter!(GRANTS_REVOKED, "D: grants closed at the end of a load");
     describe_counter!(MALFORMED, "P: control messages that could not be read");
     describe_counter!(DISCOVERY, "D: bootstrap servers asked, by outcome");
+    describe_gauge!(ENGINE_STATE, "lifecycle: 1 for the state that the engine is in, else 0");
+    describe_histogram!(ENGINE_STATE_SECONDS, "lifecycle: how long a state lasted, by state");
+    describe_histogram!(ENGINE_OPERATION_SECONDS, "lifecycle: operations, by name and outcome");
     describe_gauge!("kvbaton_held_requests", "P: requests held for D");
     describe_gauge!("kvbaton_held_blocks", "P: logical blocks held for D, over all groups");
     describe_gauge!("kvbaton_transfers", "P: transfers known");
@@ -228,4 +235,34 @@ fn reason(why: FailureReason) -> &'static str {
         FailureReason::Overloaded => "overloaded",
         FailureReason::Other => "other",
     }
+}
+
+pub(crate) fn engine_state(now: &'static str) {
+    for name in Standing::NAMES {
+        gauge!(ENGINE_STATE, "state" => name).set(if name == now { 1.0 } else { 0.0 });
+    }
+}
+
+pub(crate) fn engine_state_left(state: &'static str, lasted: Duration) {
+    histogram!(ENGINE_STATE_SECONDS, "state" => state).record(lasted);
+}
+
+pub(crate) fn engine_operation(
+    operation: &'static str,
+    answer: &Result<Outcome, OperationError>,
+    took: Duration,
+) {
+    let outcome = match answer {
+        Ok(Outcome::Reset { done: false, .. }) => "refused",
+        Ok(_) => "done",
+        Err(OperationError::Busy { .. }) => "busy",
+        Err(OperationError::Resumed { .. }) => "resumed",
+        Err(OperationError::NotPossible { .. }) => "not_possible",
+        Err(OperationError::TimedOut { .. }) => "timed_out",
+        Err(OperationError::Failed { .. }) => "failed",
+        Err(OperationError::NotUndone { .. }) => "not_undone",
+        Err(OperationError::Stopped) => "stopped",
+    };
+    let labels = [("operation", operation), ("outcome", outcome)];
+    histogram!(ENGINE_OPERATION_SECONDS, &labels).record(took);
 }

@@ -87,6 +87,26 @@ pub struct Capabilities {
     pub per_write_grants: bool,
 }
 
+impl Capabilities {
+    /// What a transport made of `parts` can do: what every part can `[S03]`. `None` for no
+    /// parts.
+    #[must_use]
+    pub fn of_all(parts: impl IntoIterator<Item = Self>) -> Option<Self> {
+        parts.into_iter().reduce(|all, part| Self {
+            reregister: all.reregister && part.reregister,
+            per_write_grants: all.per_write_grants && part.per_write_grants,
+        })
+    }
+
+    /// Why memory under it cannot sleep, and what to do; `None` when it can `[S03]`.
+    #[must_use]
+    pub fn cannot_sleep(self) -> Option<String> {
+        let why = "this transport, or a part of it, cannot register memory again, so memory \
+                   that was unmapped could never be used again";
+        (!self.reregister).then(|| why.into())
+    }
+}
+
 /// One registration of memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registration {

@@ -83,6 +83,11 @@ number!(
     Bytes(u64)
 );
 
+number!(
+    /// A version of the model's weights; 0 where nobody says `[R07]`.
+    WeightVersion(u64)
+);
+
 opaque!(
     /// Names one registered layout of one D process: random, odd, below 2^63,
     /// never a counter `[L01]`. Zero means "the layout rides with every pull".

@@ -7,20 +7,27 @@ use crate::decode_receiver::{AskReceiver, DecodeReceiver, DropLoads, ReceiverSta
 use crate::events::{Event, EventQueue};
 use crate::layout_cache::{AskLayouts, LayoutCache};
 use crate::lifecycle_manager::{
-    AskLifecycle, LifecycleManager, Register, RegistrationError, Restore, Unregister,
+    AskLifecycle, Cancel, Commit, LifecycleManager, Prepare, Register, RegistrationError, Restore,
+    Unregister,
 };
 use crate::prefill_sender::{AskSender, FromEngine, HoldError, PrefillSender, SenderStatus};
-use crate::transport::{DataCounters, DataPlane, TransportFactory};
+use crate::transport::{Capabilities, DataCounters, DataPlane, TransportFactory};
+use crate::{decode_receiver, prefill_sender, runtime};
 use actix::prelude::*;
 use futures_executor::block_on;
 use kvbaton_core::blocks::BlockList;
-use kvbaton_core::ids::{EngineId, Generation, RequestId, SessionAddress, TransferId};
+use kvbaton_core::ids::{
+    EngineId, Generation, RequestId, SessionAddress, TransferId, WeightVersion,
+};
 use kvbaton_core::lifecycle::State;
 use kvbaton_core::receiver::{LoadError, LoadKind, LoadSpec};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// How often it is looked whether holds have ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A node's handle. Async forms; each completes when the node's actors have taken the
 /// order, not when it is carried out: that comes as an [`Event`].
@@ -54,11 +61,9 @@ impl NodeStatus {
     /// Generation of the current registration, if any.
     #[must_use]
     pub const fn generation(&self) -> Option<Generation> {
-        match self.registration {
-            State::Registered(names) | State::Draining { names, .. } | State::Releasing(names) => {
-                Some(names.generation)
-            }
-            State::New | State::Unregistered | State::Restoring => None,
+        match self.registration.names() {
+            Some(names) => Some(names.generation),
+            None => None,
         }
     }
 }
@@ -127,6 +132,36 @@ impl NodeHandle {
         self.lifecycle.send(Unregister(drain)).await.unwrap_or(Err(stopped()))
     }
 
+    /// First phase of a release that several ranks do together `[S06]`: returns once nothing
+    /// uses memory, within `drain`. From then on nothing can, but memory stays registered until
+    /// [`Self::commit_release`] or [`Self::cancel_release`]; after `lease` the node is usable
+    /// again by itself. Idempotent.
+    ///
+    /// # Errors
+    /// [`RegistrationError::InUse`] at the end of `drain`: the node is as it was.
+    pub async fn prepare_release(
+        &self,
+        drain: Duration,
+        lease: Duration,
+    ) -> Result<(), RegistrationError> {
+        self.lifecycle.send(Prepare { drain, lease }).await.unwrap_or(Err(stopped()))
+    }
+
+    /// Second phase of a release: unregisters. Afterwards the memory may be unmapped.
+    /// Idempotent.
+    ///
+    /// # Errors
+    /// When it is not prepared, or the transport refuses: the node is usable then.
+    pub async fn commit_release(&self) -> Result<(), RegistrationError> {
+        self.lifecycle.send(Commit).await.unwrap_or(Err(stopped()))
+    }
+
+    /// Takes the first phase of a release back, also one that still drains: the node is as it
+    /// was. Fine when there is none.
+    pub async fn cancel_release(&self) {
+        let _ = self.lifecycle.send(Cancel).await;
+    }
+
     /// Registers the same memory again, at the same addresses `[S02]`. Idempotent.
     ///
     /// # Safety
@@ -136,6 +171,39 @@ impl NodeHandle {
     /// When nothing was registered before, or the transport refuses.
     pub async unsafe fn restore(&self) -> Result<(), RegistrationError> {
         self.lifecycle.send(Restore).await.unwrap_or(Err(stopped()))
+    }
+
+    /// P gives back what it holds, and D its loads in flight: each comes back with its event,
+    /// as cut short by a reset `[R03, R04]`.
+    pub async fn abort_transfers(&self) {
+        let _ = self.sender.send(prefill_sender::AbortTransfers).await;
+        let _ = self.receiver.send(decode_receiver::AbortTransfers).await;
+    }
+
+    /// From now on holds and loads are of these weights; what is of others ends `[R07]`.
+    pub async fn set_weights(&self, version: WeightVersion) {
+        let _ = self.sender.send(prefill_sender::SetWeights(version)).await;
+        let _ = self.receiver.send(decode_receiver::SetWeights(version)).await;
+    }
+
+    /// P: returns once no request is held for D `[R03]`. Drop it to stop waiting.
+    pub async fn await_holds(&self) {
+        while self.sender.send(AskSender).await.is_ok_and(|status| status.held > 0) {
+            runtime::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// What uses the node's memory: which request, which peer, since when.
+    pub async fn in_use(&self) -> Vec<String> {
+        let mut users = self.sender.send(prefill_sender::AskInUse).await.unwrap_or_default();
+        users.extend(self.receiver.send(decode_receiver::AskInUse).await.unwrap_or_default());
+        users
+    }
+
+    /// What the transport can do.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        self.data.capabilities()
     }
 
     /// P: a request that D will pull is scheduled. Optional.
