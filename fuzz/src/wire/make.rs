@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const WORDS: [&str; 8] =
     ["", "a", "cmpl-4f1d2c3b-9a8e-0", "model.layers.7.attn", "kvb", "日本é", "10.0.0.2", "fd00::2"];
-const REASONS: [FailureReason; 12] = [
+const REASONS: [FailureReason; 14] = [
     FailureReason::Other,
     FailureReason::Aborted,
     FailureReason::Released,
