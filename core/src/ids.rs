@@ -86,6 +86,7 @@ number!(
 number!(
     /// Names the weights that KV was computed with `[R07]`: compared for equality only. Zero
     /// means "not stated", which fits any; engines that never update weights stay there.
+    /// Counters keep pulls short.
     WeightVersion(u64)
 );
 

@@ -5,6 +5,7 @@ use kvbaton_core::blocks::BlockList;
 use kvbaton_core::fingerprint::Fingerprint;
 use kvbaton_core::ids::{
     Address, BlockId, Bytes, Generation, Grant, Incarnation, LayoutId, SessionAddress,
+    WeightVersion,
 };
 use kvbaton_core::region::{GroupKind, MemoryRange};
 use kvbaton_core::wire::{
@@ -28,6 +29,8 @@ const REASONS: [FailureReason; 14] = [
     FailureReason::AlreadyUsed,
     FailureReason::Unavailable,
     FailureReason::Overloaded,
+    FailureReason::Reset,
+    FailureReason::OtherWeights,
 ];
 
 fn word(choices: &mut Choices<'_>) -> String {
@@ -156,6 +159,7 @@ pub(super) fn pull(choices: &mut Choices<'_>, stock: bool) -> Pull {
         incarnation: Incarnation(choices.number()),
         generation: Generation(choices.number()),
         timeout: Duration::new(choices.number(), small(choices) % 1_000_000_000),
+        weights: WeightVersion(if choices.flip() { choices.number() } else { 0 }),
     });
     pull
 }
