@@ -11,10 +11,10 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::directory::EngineRanks;
-use kvbaton_core::ids::{EngineId, Generation, Grant, RequestId};
+use kvbaton_core::ids::{EngineId, Generation, Grant, RequestId, WeightVersion};
 use kvbaton_core::layout::GrantableRows;
 use kvbaton_core::receiver::{
-    Form, LoadEnd, LoadError, LoadSpec, Receiver, ReceiverAction, Registered,
+    Form, LoadEnd, LoadError, LoadInUse, LoadSpec, LoadUse, Receiver, ReceiverAction, Registered,
 };
 use kvbaton_core::sender::PullId;
 use kvbaton_core::time::Timestamp;
@@ -326,6 +326,39 @@ impl Handler<Enter> for DecodeReceiver {
     }
 }
 
+/// D's engine needs every block back: loads fail as reset, and P is asked to drop them `[R03]`.
+#[derive(Message, Debug, Clone, Copy)]
+#[rtype(result = "()")]
+pub struct AbortTransfers;
+
+impl Handler<AbortTransfers> for DecodeReceiver {
+    type Result = ();
+    fn handle(&mut self, _: AbortTransfers, context: &mut Self::Context) {
+        let now = self.clock.now();
+        self.machine.abort_transfers(now);
+        self.machine.flush(now);
+        self.drain(context);
+    }
+}
+
+/// D's engine runs other weights from now on: what loads fails `[R07]`.
+#[derive(Message, Debug, Clone, Copy)]
+#[rtype(result = "()")]
+pub struct SetWeights(
+    /// The version; 0 when the engine does not say.
+    pub WeightVersion,
+);
+
+impl Handler<SetWeights> for DecodeReceiver {
+    type Result = ();
+    fn handle(&mut self, SetWeights(version): SetWeights, context: &mut Self::Context) {
+        let now = self.clock.now();
+        self.machine.set_weights(version, now);
+        self.machine.flush(now);
+        self.drain(context);
+    }
+}
+
 /// Stops taking loads if none runs; else says which do `[S01]`.
 #[derive(Message)]
 #[rtype(result = "Result<(), Vec<String>>")]
@@ -334,19 +367,46 @@ pub struct Leave;
 impl Handler<Leave> for DecodeReceiver {
     type Result = Result<(), Vec<String>>;
     fn handle(&mut self, _: Leave, context: &mut Self::Context) -> Self::Result {
-        let users: Vec<String> = self
-            .machine
-            .in_use()
-            .map(|(request, ranks)| format!("request {request} loads from {}", ranks.join(", ")))
-            .collect();
+        let now = self.clock.now();
+        let users: Vec<String> = self.machine.in_use().map(|it| words(&it, now)).collect();
         if !users.is_empty() {
             return Err(users);
         }
-        self.machine.unregister(self.clock.now());
+        self.machine.unregister(now);
         self.rows = None;
         self.drain(context);
         Ok(())
     }
+}
+
+/// Asks what uses local memory, in words.
+#[derive(Message)]
+#[rtype(result = "Vec<String>")]
+pub struct AskInUse;
+
+impl Handler<AskInUse> for DecodeReceiver {
+    type Result = Vec<String>;
+    fn handle(&mut self, _: AskInUse, _: &mut Self::Context) -> Self::Result {
+        let now = self.clock.now();
+        self.machine.in_use().map(|it| words(&it, now)).collect()
+    }
+}
+
+/// Which load uses memory, what it waits for, for how long.
+fn words(of: &LoadInUse<'_>, now: Timestamp) -> String {
+    let LoadInUse { request, transfer, engine, .. } = of;
+    let took = now.since(of.since).as_secs_f64();
+    let waits_for = match of.state {
+        LoadUse::Flush => "to be sent".to_owned(),
+        LoadUse::Bootstrap => "bootstrap server".to_owned(),
+        LoadUse::EarlierWriter => "an earlier stock writer of its blocks".to_owned(),
+        LoadUse::Prefill => of.outstanding.join(", "),
+        LoadUse::Revoke => "its grant is being revoked".to_owned(),
+    };
+    format!(
+        "request {request} loads transfer {transfer} from engine {engine} ({waits_for}), \
+         for {took:.1} s so far"
+    )
 }
 
 /// How D's side stands.

@@ -134,6 +134,7 @@ impl LayoutCache {
                     echo,
                     generation: pull.extension.as_ref().map(|it| it.generation),
                     timeout: pull.extension.as_ref().map(|it| it.timeout).unwrap_or_default(),
+                    weights: pull.extension.as_ref().map(|it| it.weights).unwrap_or_default(),
                     requests: pull.requests,
                 };
                 self.sender.do_send(Pulled { pull: resolved, answer: inbound.answer, since });

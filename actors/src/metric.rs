@@ -162,6 +162,8 @@ pub(crate) fn load_ended(end: &LoadEnd, took: Option<Duration>) {
             LoadFailureReason::Unreachable => "unreachable",
             LoadFailureReason::TimedOut => "timed_out",
             LoadFailureReason::Unregistered => "unregistered",
+            LoadFailureReason::Reset => "reset",
+            LoadFailureReason::WeightsUpdated => "weights_updated",
         },
     };
     counter!(LOADS, "outcome" => outcome).increment(1);
@@ -233,6 +235,8 @@ fn reason(why: FailureReason) -> &'static str {
         FailureReason::AlreadyUsed => "already_used",
         FailureReason::Unavailable => "unavailable",
         FailureReason::Overloaded => "overloaded",
+        FailureReason::Reset => "prefill_reset",
+        FailureReason::OtherWeights => "other_weights",
         FailureReason::Other => "other",
     }
 }

@@ -8,9 +8,10 @@ use crate::metric;
 use crate::transport::{Answer, DataPlane, PeerKind, Write, WriteId, WriteOutcome};
 use actix::prelude::*;
 use kvbaton_core::blocks::BlockList;
-use kvbaton_core::ids::{RequestId, TransferId};
+use kvbaton_core::ids::{RequestId, TransferId, WeightVersion};
 use kvbaton_core::sender::{
-    PullId, ResolvedPull, SendError, SendWriteId, Sender, SenderAction, StartWrite, WriteResult,
+    PullId, ResolvedPull, SendError, SendInUse, SendUse, SendWriteId, Sender, SenderAction,
+    StartWrite, WriteResult,
 };
 use kvbaton_core::time::Timestamp;
 use kvbaton_core::wire::{DropTransfers, FailureReason, Status};
@@ -306,6 +307,35 @@ impl Handler<FromEngine> for PrefillSender {
     }
 }
 
+/// P's engine needs every block back: D is told to recompute `[R03]`.
+#[derive(Message, Debug, Clone, Copy)]
+#[rtype(result = "()")]
+pub struct AbortTransfers;
+
+impl Handler<AbortTransfers> for PrefillSender {
+    type Result = ();
+    fn handle(&mut self, _: AbortTransfers, context: &mut Self::Context) {
+        self.machine.abort_transfers(self.clock.now());
+        self.drain(context);
+    }
+}
+
+/// P's engine runs other weights from now on `[R07]`.
+#[derive(Message, Debug, Clone, Copy)]
+#[rtype(result = "()")]
+pub struct SetWeights(
+    /// The version; 0 when the engine does not say.
+    pub WeightVersion,
+);
+
+impl Handler<SetWeights> for PrefillSender {
+    type Result = ();
+    fn handle(&mut self, SetWeights(version): SetWeights, context: &mut Self::Context) {
+        self.machine.set_weights(version, self.clock.now());
+        self.drain(context);
+    }
+}
+
 /// Stops taking holds and pulls if nothing uses local memory; else says what does `[S01]`.
 #[derive(Message)]
 #[rtype(result = "Result<(), Vec<String>>")]
@@ -314,21 +344,46 @@ pub struct Freeze;
 impl Handler<Freeze> for PrefillSender {
     type Result = Result<(), Vec<String>>;
     fn handle(&mut self, _: Freeze, context: &mut Self::Context) -> Self::Result {
-        let users: Vec<String> = self
-            .machine
-            .in_use()
-            .map(|(transfer, request)| match request {
-                Some(request) => format!("request {request} (transfer {transfer}) waits for D"),
-                None => format!("transfer {transfer} is being written"),
-            })
-            .collect();
+        let now = self.clock.now();
+        self.machine.tick(now); // what has expired does not count
+        let users: Vec<String> = self.machine.in_use().map(|it| words(it, now)).collect();
         if !users.is_empty() {
+            self.drain(context);
             return Err(users);
         }
         self.frozen = true;
-        self.machine.refuse_open_pulls(self.clock.now());
+        self.machine.refuse_open_pulls(now);
         self.drain(context);
         Ok(())
+    }
+}
+
+/// Asks what uses local memory, in words.
+#[derive(Message)]
+#[rtype(result = "Vec<String>")]
+pub struct AskInUse;
+
+impl Handler<AskInUse> for PrefillSender {
+    type Result = Vec<String>;
+    fn handle(&mut self, _: AskInUse, _: &mut Self::Context) -> Self::Result {
+        let now = self.clock.now();
+        self.machine.in_use().map(|it| words(it, now)).collect()
+    }
+}
+
+/// Who uses memory, for what, for how long.
+fn words(of: SendInUse<'_>, now: Timestamp) -> String {
+    let SendInUse { transfer, request, state, since } = of;
+    let who = match request {
+        Some(request) => format!("request {request} (transfer {transfer})"),
+        None => format!("transfer {transfer}"),
+    };
+    let took = now.since(since).as_secs_f64();
+    match state {
+        SendUse::WaitsForD => format!("{who} waits for D, for {took:.1} s so far"),
+        SendUse::WrittenTo(session) => {
+            format!("{who} is being written to {session}, for {took:.1} s so far")
+        }
     }
 }
 

@@ -84,9 +84,19 @@ number!(
 );
 
 number!(
-    /// A version of the model's weights; 0 where nobody says `[R07]`.
+    /// Names the weights that KV was computed with `[R07]`: compared for equality only. Zero
+    /// means "not stated", which fits any; engines that never update weights stay there.
+    /// Counters keep pulls short.
     WeightVersion(u64)
 );
+
+impl WeightVersion {
+    /// Whether KV of `other` may be used here: the same weights, or one side does not say.
+    #[must_use]
+    pub const fn fits(self, other: Self) -> bool {
+        self.0 == other.0 || self.0 == 0 || other.0 == 0
+    }
+}
 
 opaque!(
     /// Names one registered layout of one D process: random, odd, below 2^63,

@@ -2,7 +2,9 @@
 //! have filled `[L08, Z01]`.
 
 use kvbaton_core::blocks::BlockList;
-use kvbaton_core::ids::{Address, Bytes, Generation, Grant, Incarnation, LayoutId, SessionAddress};
+use kvbaton_core::ids::{
+    Address, Bytes, Generation, Grant, Incarnation, LayoutId, SessionAddress, WeightVersion,
+};
 use kvbaton_core::layout::{Layout, Tensor, TensorKind, TensorSpec};
 use kvbaton_core::peer_layouts::{LayoutTable, Resolution};
 use kvbaton_core::plan::{
@@ -102,6 +104,7 @@ fn pull(peer: u16, round: u32, with_layout: bool) -> Vec<u8> {
             incarnation: Incarnation(7),
             generation: Generation(9),
             timeout: Duration::from_secs(60),
+            weights: WeightVersion(3),
         }),
     };
     let mut bytes = Vec::new();
@@ -135,6 +138,7 @@ fn serve(
             echo,
             generation: Some(Generation(9)),
             timeout: Duration::from_secs(60),
+            weights: WeightVersion(3),
             requests: pull.requests,
         },
         now,

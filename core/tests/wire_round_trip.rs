@@ -4,6 +4,7 @@ mod support;
 
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::ids::Grant;
+use kvbaton_core::ids::WeightVersion;
 use kvbaton_core::wire::{
     Form, LayoutColumns, Limits, Malformed, Pull, Reply, ToPrefill, describe, describe_reply,
 };
@@ -130,6 +131,24 @@ fn w_steady_pull_between_our_nodes_fits_200_bytes() {
     assert_eq!(pull.requests[0].groups.len(), 4);
     let bytes = compact(&pull);
     assert!(bytes.len() <= 200, "{} bytes", bytes.len());
+}
+
+#[test]
+fn w_r07_weights_are_left_out_when_not_stated_and_absent_ones_read_as_that() {
+    let mut pull = ours("146 regions layout-less");
+    let with = compact(&pull);
+    pull.extension.as_mut().expect("an extension").weights = WeightVersion::default();
+    let without = compact(&pull);
+    assert_eq!(with.len() - without.len(), 5, "a number of 32 bits");
+    assert_eq!(decode(&without), Ok(ToPrefill::Pull(pull.clone())));
+    let stated = with.windows(4).position(|it| it == 0xffff_fffeu32.to_be_bytes());
+    // As a revision that knows no weights wrote it, and one that knows more writes it.
+    let mut newer = with.clone();
+    let array = newer.iter().position(|byte| *byte == 0x97).expect("the extension's array");
+    newer[array] = 0x98;
+    newer.splice(stated.unwrap() + 4..stated.unwrap() + 4, *b"\xa1x");
+    assert_eq!(decode(&newer), decode(&with));
+    assert_eq!(without.iter().filter(|byte| **byte == 0x96).count(), 1, "six elements, as before");
 }
 
 #[test]

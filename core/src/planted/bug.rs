@@ -94,6 +94,10 @@ bugs! {
     /// P forgets a release that comes before the hold `[P05]`. Shows when D or P's engine
     /// releases first: the blocks stay held until they expire.
     EarlyReleaseForgotten = "early-release-forgotten", "P05";
+    /// P serves a request that was started before its weights were updated and held after
+    /// it `[R07]`. Shows when P's weights are updated between a start and its hold: D gets KV
+    /// of the old weights.
+    WeightsNotStamped = "weights-not-stamped", "R07";
     /// P loses its answer to a request without blocks `[P02]`. Shows when D releases what it
     /// never loaded: no answer, and an open pull that never goes away.
     EmptyPullUnanswered = "empty-pull-unanswered", "P02";
@@ -132,6 +136,9 @@ bugs! {
     /// `[P11]`. Shows when one of several requests of a pull is dropped and loads again: P's
     /// answer to the first load ends the second.
     RequestIdAba = "request-id-aba", "P11";
+    /// D's loads in flight go on over an update of its weights `[R07]`. Shows when D's weights
+    /// are updated during a load: it ends as loaded, with KV of the old weights.
+    LoadOutlivesWeights = "load-outlives-weights", "R07";
     /// D's next load goes to the old addresses after a connection broke `[P12]`. Shows when P
     /// restarts elsewhere under its engine id: every load fails.
     EngineKeptWhenUnreachable = "engine-kept-when-unreachable", "P12";

@@ -77,6 +77,33 @@ pub enum LoadFailureReason {
     TimedOut,
     /// D's memory was unregistered, or the grant could not be opened.
     Unregistered,
+    /// D's engine gave its loads up for a reset `[R03]`.
+    Reset,
+    /// D's weights were updated while it ran `[R07]`.
+    WeightsUpdated,
+}
+
+impl LoadFailureReason {
+    /// Whether a reset of either engine cut the load short: it is to be recomputed with 0
+    /// computed tokens, whatever the failure policy `[R04]`. So it is for resets and weight
+    /// updates of either side, for a P whose memory is not registered (it sleeps, or stops:
+    /// D cannot tell), and for D's own memory going away. A P that died, aborted, released or
+    /// expired the request, or did not answer, is a failure like any other.
+    #[must_use]
+    pub const fn is_reset(self) -> bool {
+        match self {
+            Self::Reset | Self::WeightsUpdated | Self::Unregistered => true,
+            Self::Prefill(why) => matches!(
+                why,
+                FailureReason::Reset | FailureReason::OtherWeights | FailureReason::Unavailable
+            ),
+            Self::UnknownEngine
+            | Self::Incompatible
+            | Self::Refused
+            | Self::Unreachable
+            | Self::TimedOut => false,
+        }
+    }
 }
 
 /// Names one load within a receiver. Request ids come back; these never do, so nothing

@@ -7,13 +7,16 @@
 mod answers;
 mod config;
 mod ending;
+mod in_use;
 mod load;
 mod peers;
 mod planted;
 mod pulling;
 mod quarantine;
+mod reset;
 
 pub use config::ReceiverConfig;
+pub use in_use::{LoadInUse, LoadUse};
 pub use load::{LoadEnd, LoadFailure, LoadFailureReason, LoadKind, LoadSpec};
 
 use crate::blocks::BlockList;
@@ -21,6 +24,7 @@ use crate::deadlines::Deadlines;
 use crate::directory::EngineRanks;
 use crate::ids::{
     EngineId, Generation, Grant, Incarnation, LayoutId, RequestId, SessionAddress, TransferId,
+    WeightVersion,
 };
 use crate::planted::{Bug, is};
 use crate::sender::PullId;
@@ -180,6 +184,8 @@ pub struct Receiver {
     config: ReceiverConfig,
     topology: Topology,
     registered: Option<Registered>,
+    /// What D's engine runs, and every load that goes on `[R07]`.
+    weights: WeightVersion,
     loads: BTreeMap<LoadId, Load>,
     next_load: u64,
     /// Loads that D waits for; releases have no entry here.
@@ -206,6 +212,7 @@ impl Receiver {
             config,
             topology,
             registered: None,
+            weights: WeightVersion::default(),
             loads: BTreeMap::new(),
             next_load: 0,
             by_request: BTreeMap::new(),
@@ -291,27 +298,14 @@ impl Receiver {
     pub fn drop_load(&mut self, request: &RequestId, now: Timestamp) {
         let Some(id) = self.by_request.get(request).copied() else { return };
         let Some(load) = self.loads.get_mut(&id) else { return };
-        match load.phase {
-            Phase::Revoking if is(Bug::ReportedTwice) => self.report_early(id),
-            Phase::Revoking => {}
-            Phase::Pulling => {
-                load.dropped = true;
-                self.settle_early(id, Wait::IfRevokingDoesNotSettle, now);
+        if load.phase == Phase::Revoking {
+            if is(Bug::ReportedTwice) {
+                self.report_early(id);
             }
-            // P knows nothing of it yet, but may hold its blocks.
-            Phase::Staged | Phase::Discovering => {
-                load.dropped = true;
-                self.report_then_release(id);
-            }
-            Phase::Quarantined => {
-                load.dropped = true;
-                load.phase = Phase::Staged;
-                self.timers.clear(&Timer::Quarantine(id));
-                self.staged.push(id);
-                self.report_then_release(id);
-                self.flush(now);
-            }
+            return;
         }
+        load.dropped = true;
+        self.give_up(id, now);
     }
 
     /// Does what is due.
@@ -376,13 +370,6 @@ impl Receiver {
     #[must_use]
     pub fn open_pulls(&self) -> usize {
         self.pulls.len()
-    }
-
-    /// Requests that are loading, with the addresses they wait for `[S01]`. Releases touch
-    /// no memory and are not listed.
-    pub fn in_use(&self) -> impl Iterator<Item = (&RequestId, Vec<Arc<str>>)> {
-        let loading = self.loads.values().filter(|load| load.wants_kv());
-        loading.map(|load| (&load.spec.request, load.outstanding.keys().cloned().collect()))
     }
 
     /// Takes a bootstrap server's answer: every engine it lists, or why it cannot be asked.

@@ -178,6 +178,7 @@ impl Receiver {
                 generation: registered.generation,
                 // Zero would mean that D did not say.
                 timeout: timeout.max(Duration::from_millis(1)),
+                weights: self.weights,
             }),
         }
     }

@@ -25,6 +25,8 @@ impl<L: PlanCopies + Clone> Sender<L> {
             return Ok(());
         }
         self.claim(&request, &transfer)?;
+        self.refuse_other_weights(&transfer);
+        self.end_if_answered(&transfer);
         self.settle_input(now);
         Ok(())
     }
@@ -53,17 +55,25 @@ impl<L: PlanCopies + Clone> Sender<L> {
         }
         let expires = now + self.config.hold_timeout;
         let entry = self.claim(&request, &transfer)?;
-        let held = Held { blocks: Arc::from(blocks), end_token };
+        let held = Held { blocks: Arc::from(blocks), end_token, since: now };
         let blocks = held.len();
         entry.state = State::Ready(held);
         entry.expires = expires;
-        let waiting: Vec<_> = entry.pending.keys().cloned().collect();
+        let over = entry.ending.filter(|_| entry.reading == 0);
         self.held += 1;
         self.held_blocks += blocks;
+        if let Some(why) = over {
+            // It was started under other weights [R07].
+            self.finish(&transfer, Ended::Failed(why));
+            return Ok(());
+        }
         self.timers.set(Timer::Transfer(transfer.clone()), expires);
+        self.refuse_other_weights(&transfer);
+        let waiting: Vec<_> = self.transfers[&transfer].pending.keys().cloned().collect();
         for reader in waiting {
             self.enqueue(&transfer, &reader);
         }
+        self.end_if_answered(&transfer);
         self.settle_input(now);
         Ok(())
     }
@@ -87,8 +97,29 @@ impl<L: PlanCopies + Clone> Sender<L> {
         self.give_up(transfer, FailureReason::Released, now);
     }
 
-    /// [`Self::release`] of every held request `[R03]`.
+    /// [`Self::release`] of every held request.
     pub fn release_all(&mut self, now: Timestamp) {
+        self.end_held(FailureReason::Released);
+        self.settle_input(now);
+    }
+
+    /// P's engine needs every block back: it pauses with clearing, sleeps or resets `[R03]`.
+    /// As [`Self::release_all`], but D is told to recompute, and so is who waits for a request
+    /// that is not held yet. Announced requests go on: nobody who was told gets their KV.
+    pub fn abort_transfers(&mut self, now: Timestamp) {
+        self.end_held(FailureReason::Reset);
+        self.refuse_unwritten(FailureReason::Reset);
+        self.settle_input(now);
+    }
+
+    /// Answers every open pull that has no write yet: the registration that its layout
+    /// was prepared for is going away.
+    pub fn refuse_open_pulls(&mut self, now: Timestamp) {
+        self.refuse_unwritten(FailureReason::Unavailable);
+        self.settle_input(now);
+    }
+
+    fn end_held(&mut self, why: FailureReason) {
         let held: Vec<TransferId> = self
             .transfers
             .iter()
@@ -96,14 +127,11 @@ impl<L: PlanCopies + Clone> Sender<L> {
             .map(|(id, _)| id.clone())
             .collect();
         for transfer in held {
-            self.end(&transfer, Ended::Failed(FailureReason::Released));
+            self.end(&transfer, Ended::Failed(why));
         }
-        self.settle_input(now);
     }
 
-    /// Answers every open pull that has no write yet: the registration that its layout
-    /// was prepared for is going away.
-    pub fn refuse_open_pulls(&mut self, now: Timestamp) {
+    fn refuse_unwritten(&mut self, why: FailureReason) {
         let waiting: Vec<_> = self
             .transfers
             .iter()
@@ -114,15 +142,14 @@ impl<L: PlanCopies + Clone> Sender<L> {
             })
             .collect();
         for (id, reader) in waiting {
-            let why = FailureReason::Unavailable;
             self.fail_reader(&id, &reader, why, true, super::message(why, &id));
             self.end_if_answered(&id);
         }
-        self.settle_input(now);
     }
 
     fn give_up(&mut self, transfer: &TransferId, why: FailureReason, now: Timestamp) {
         if let Some(entry) = self.transfers.get(transfer) {
+            let why = entry.ending.unwrap_or(why); // D was told so
             // The engine knows: a later use of the id is a new transfer.
             let told = Remembered {
                 ended: Ended::Failed(why),

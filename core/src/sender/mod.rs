@@ -6,20 +6,23 @@
 
 mod config;
 mod engine_side;
+mod in_use;
 mod memory;
 mod planted;
 mod pull_side;
 mod pull_state;
 mod transfer;
+mod weights;
 mod write_side;
 
 pub use config::SenderConfig;
+pub use in_use::{SendInUse, SendUse};
 pub use memory::Ended;
 pub use transfer::{PullId, Reader, SendWriteId};
 
 use crate::blocks::BlockList;
 use crate::deadlines::Deadlines;
-use crate::ids::{Generation, Grant, Incarnation, LayoutId, RequestId, TransferId};
+use crate::ids::{Generation, Grant, Incarnation, LayoutId, RequestId, TransferId, WeightVersion};
 use crate::region::Copy;
 use crate::time::Timestamp;
 use crate::wire::{FailureReason, PullRequest, Reply};
@@ -69,6 +72,8 @@ pub struct ResolvedPull<L> {
     pub generation: Option<Generation>,
     /// How long D waits; zero when it did not say.
     pub timeout: Duration,
+    /// The weights that D runs; zero when it did not say `[R07]`.
+    pub weights: WeightVersion,
     /// What it asks for.
     pub requests: Vec<PullRequest>,
 }
@@ -174,6 +179,9 @@ pub struct Sender<L> {
     config: SenderConfig,
     incarnation: Incarnation,
     features: u64,
+    /// What P's engine runs: the weights of every transfer that it has named and that is not
+    /// ending `[R07]`.
+    weights: WeightVersion,
     transfers: BTreeMap<TransferId, Transfer>,
     pulls: BTreeMap<PullId, OpenPull<L>>,
     /// Ready and pulled, waiting for a slot, in order of arrival `[P03]`.
@@ -212,6 +220,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
             config,
             incarnation,
             features,
+            weights: WeightVersion::default(),
             transfers: BTreeMap::new(),
             pulls: BTreeMap::new(),
             queue: BTreeMap::new(),
@@ -299,15 +308,6 @@ impl<L: PlanCopies + Clone> Sender<L> {
         self.incarnation.is_meant(meant)
     }
 
-    /// What keeps local memory in use: held requests and running writes, by P's request
-    /// (or the transfer where P's engine has not named one) `[S01]`.
-    pub fn in_use(&self) -> impl Iterator<Item = (&TransferId, Option<&RequestId>)> {
-        self.transfers
-            .iter()
-            .filter(|(_, t)| matches!(t.state, State::Ready(_)) || t.reading > 0)
-            .map(|(id, t)| (id, t.request.as_ref()))
-    }
-
     /// The one function that ends a transfer `[P01]`. Who waits is answered now; the
     /// blocks go back now, or when the last write that reads them has ended.
     fn end(&mut self, id: &TransferId, ended: Ended) {
@@ -338,7 +338,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
     /// Ends a reader's write early, once.
     fn cancel_write(&mut self, id: &TransferId, reader: &Reader) {
         let pending = self.transfers.get_mut(id).and_then(|it| it.pending.get_mut(reader));
-        if let Some(Pending { stage: Stage::Writing { write, cancelled }, .. }) = pending
+        if let Some(Pending { stage: Stage::Writing { write, cancelled, .. }, .. }) = pending
             && !std::mem::replace(cancelled, true)
         {
             self.actions.push_back(SenderAction::CancelWrite(*write));
@@ -437,6 +437,10 @@ fn message(why: FailureReason, transfer: &TransferId) -> String {
         }
         FailureReason::Unavailable => "cannot be sent: the prefill's memory is not registered",
         FailureReason::Overloaded => "was refused: the prefill knows too many transfers",
+        FailureReason::Reset => "was given up by a reset of the prefill engine: recompute it",
+        FailureReason::OtherWeights => {
+            "was computed with weights that the prefill engine has replaced: recompute it"
+        }
         FailureReason::Other => "failed",
     };
     format!("transfer {transfer} {what}")

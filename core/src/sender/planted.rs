@@ -9,7 +9,7 @@ use crate::wire::FailureReason;
 /// Whether a planted bug gives blocks back before the writes that read them end.
 pub(super) fn frees_while_read(ended: Ended) -> bool {
     match ended {
-        Ended::Failed(FailureReason::Released | FailureReason::Aborted) => {
+        Ended::Failed(FailureReason::Released | FailureReason::Aborted | FailureReason::Reset) => {
             planted::is(Bug::AbortAckedBeforeDrained)
         }
         Ended::Failed(FailureReason::Expired) => planted::is(Bug::ExpiryDuringWrite),

@@ -5,7 +5,7 @@ use super::transfer::{Answer, Pending, Stage, State, Transfer};
 use super::{
     Ended, OpenPull, PlanCopies, PullId, Reader, ResolvedPull, Sender, SenderAction, Timer, message,
 };
-use crate::ids::{Grant, LayoutId, RequestId, TransferId};
+use crate::ids::{Grant, LayoutId, RequestId, TransferId, WeightVersion};
 use crate::planted::{self, Bug};
 use crate::time::Timestamp;
 use crate::wire::{
@@ -40,7 +40,8 @@ impl<L: PlanCopies + Clone> Sender<L> {
         self.touched.insert(id);
         self.timers.set(Timer::Pull(id), deadline);
         for request in pull.requests {
-            self.pull_request(id, &pull.reader, pull.expected_readers, request, now);
+            let asks = (pull.expected_readers, pull.weights);
+            self.pull_request(id, &pull.reader, asks, request, now);
         }
         self.settle_input(now);
     }
@@ -49,7 +50,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
         &mut self,
         pull: PullId,
         reader: &Reader,
-        expected: u32,
+        (expected, weights): (u32, WeightVersion),
         request: PullRequest,
         now: Timestamp,
     ) {
@@ -66,12 +67,15 @@ impl<L: PlanCopies + Clone> Sender<L> {
             self.answer_at_once(pull, &id, reader, request.request_id, dropped);
             return;
         }
+        let unfit = self.is_of_other_weights(&self.transfers[&id], weights);
+        let transfer = self.transfers.get_mut(&id).expect("admitted");
         transfer.pending.insert(
             reader.clone(),
             Pending {
                 pull,
                 request: request.request_id.clone(),
                 grant: request.grant,
+                weights,
                 stage: Stage::Unready,
                 dropped: false,
             },
@@ -80,7 +84,11 @@ impl<L: PlanCopies + Clone> Sender<L> {
         let open = self.pulls.get_mut(&pull).expect("inserted by the caller");
         open.open.insert(id.clone(), request);
         self.waiting += 1;
-        if ready {
+        if unfit {
+            let text = self.other_weights(&id, weights);
+            self.fail_reader(&id, reader, FailureReason::OtherWeights, true, text);
+            self.end_if_answered(&id);
+        } else if ready {
             self.enqueue(&id, reader);
         }
     }

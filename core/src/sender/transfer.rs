@@ -2,7 +2,7 @@
 
 use super::memory::Ended;
 use crate::blocks::BlockList;
-use crate::ids::{Grant, RequestId, SessionAddress};
+use crate::ids::{Grant, RequestId, SessionAddress, WeightVersion};
 use crate::time::Timestamp;
 use crate::wire::FailureReason;
 use std::collections::BTreeMap;
@@ -40,6 +40,7 @@ pub(super) enum State {
 pub(super) struct Held {
     pub blocks: Arc<[BlockList]>,
     pub end_token: Option<u32>,
+    pub since: Timestamp,
 }
 
 impl Held {
@@ -55,6 +56,8 @@ pub(super) struct Pending {
     pub pull: PullId,
     pub request: RequestId,
     pub grant: Option<Grant>,
+    /// The weights that D runs; zero when it did not say `[R07]`.
+    pub weights: WeightVersion,
     pub stage: Stage,
     /// D gave the load up while it was being written `[P09]`.
     pub dropped: bool,
@@ -70,6 +73,7 @@ pub(super) enum Stage {
     /// A write serves it.
     Writing {
         write: SendWriteId,
+        since: Timestamp,
         /// The caller has been told to end it early.
         cancelled: bool,
     },

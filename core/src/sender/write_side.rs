@@ -21,6 +21,11 @@ impl<L: PlanCopies + Clone> Sender<L> {
         let transfer = self.transfers.get_mut(&id).expect("a running write keeps its transfer");
         transfer.reading -= 1;
         match result {
+            // It ended under other weights than it began with [R07].
+            WriteResult::Written if transfer.ending == Some(FailureReason::OtherWeights) => {
+                let why = FailureReason::OtherWeights;
+                self.fail_reader(&id, &reader, why, true, message(why, &id));
+            }
             WriteResult::Written => self.reader_sent(&id, &reader),
             WriteResult::Failed { settled, message } => {
                 self.write_failed(&id, &reader, settled, &message);
@@ -121,7 +126,7 @@ impl<L: PlanCopies + Clone> Sender<L> {
             Ok(()) => {
                 let write = SendWriteId(self.next_write);
                 self.next_write += 1;
-                pending.stage = Stage::Writing { write, cancelled: false };
+                pending.stage = Stage::Writing { write, since: now, cancelled: false };
                 transfer.reading += 1;
                 let left = open.state.deadline.since(now);
                 let start = StartWrite {

@@ -1,7 +1,9 @@
 //! The compact form of a pull, between our own nodes.
 //!
 //! After the kind, the array holds: host, port, TP size, TP rank, PP size, layout id,
-//! layout or nil, extension or nil, requests. A request is an array of request id,
+//! layout or nil, extension or nil, requests. An extension is an array of revision,
+//! features, incarnation, generation, seconds and nanoseconds that D waits, and D's weight
+//! version, which is left out when it is zero. A request is an array of request id,
 //! transfer id, grant or nil, end token or nil, and a byte string of varints with the
 //! runs of each group: number of runs, then per run the (signed) distance from the end of
 //! the run before and the number of blocks.
@@ -15,12 +17,13 @@ use super::{LayoutColumns, Problem, Pull, PullExtension, PullRequest};
 use crate::blocks::BlockList;
 use crate::ids::{
     BlockId, Generation, Grant, Incarnation, LayoutId, RequestId, SessionAddress, TransferId,
+    WeightVersion,
 };
 use std::time::Duration;
 
 /// Elements of a pull after its kind.
 const ELEMENTS: usize = 9;
-/// Elements of the extension.
+/// Elements that every extension has.
 const EXTENSION_ELEMENTS: usize = 6;
 /// Elements of a request.
 const REQUEST_ELEMENTS: usize = 5;
@@ -87,24 +90,33 @@ pub(super) fn optional<'a, T>(
 
 impl PullExtension {
     fn write(&self, writer: &mut Writer<'_>) {
-        writer.array(EXTENSION_ELEMENTS);
+        let stated = self.weights != WeightVersion::default();
+        writer.array(EXTENSION_ELEMENTS + usize::from(stated));
         writer.uint(u64::from(self.revision));
         writer.uint(self.features);
         writer.uint(self.incarnation.0);
         writer.uint(self.generation.0);
         writer.uint(self.timeout.as_secs());
         writer.uint(u64::from(self.timeout.subsec_nanos()));
+        if stated {
+            writer.uint(self.weights.0);
+        }
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self> {
-        let more = reader.array_of_at_least(EXTENSION_ELEMENTS)?;
-        let extension = Self {
+        let mut more = reader.array_of_at_least(EXTENSION_ELEMENTS)?;
+        let mut extension = Self {
             revision: reader.u32()?,
             features: reader.u64()?,
             incarnation: Incarnation(reader.u64()?),
             generation: Generation(reader.u64()?),
             timeout: read_duration(reader)?,
+            weights: WeightVersion::default(),
         };
+        if let Some(rest) = more.checked_sub(1) {
+            extension.weights = WeightVersion(reader.u64()?);
+            more = rest;
+        }
         reader.skip_values(more)?;
         Ok(extension)
     }

@@ -2,6 +2,7 @@
 
 use super::names;
 use super::{DropTransfers, LayoutColumns, Pull, PullExtension, PullRequest, Reply, ToPrefill};
+use crate::ids::WeightVersion;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
@@ -75,6 +76,9 @@ fn describe_extension(out: &mut String, extension: &PullExtension) -> fmt::Resul
         "  peer: ours, revision {}, features {:#x}, generation {}, waits {:?}",
         extension.revision, extension.features, extension.generation, extension.timeout
     )?;
+    if extension.weights != WeightVersion::default() {
+        writeln!(out, "  runs weights {}", extension.weights)?;
+    }
     match extension.incarnation.0 {
         0 => writeln!(out, "  meant for any run of P"),
         _ => writeln!(out, "  meant for the run of P {}", extension.incarnation),

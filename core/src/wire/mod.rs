@@ -33,7 +33,9 @@ pub use malformed::{Malformed, Problem};
 
 use crate::blocks::BlockList;
 use crate::fingerprint::Fingerprint;
-use crate::ids::{Generation, Grant, Incarnation, LayoutId, RequestId, SessionAddress, TransferId};
+use crate::ids::{
+    Generation, Grant, Incarnation, LayoutId, RequestId, SessionAddress, TransferId, WeightVersion,
+};
 use crate::region::MemoryRange;
 use std::time::Duration;
 
@@ -103,6 +105,8 @@ pub struct PullExtension {
     pub generation: Generation,
     /// How long D waits for the answer, from when it sent the pull; zero when it did not say.
     pub timeout: Duration,
+    /// The weights that D runs `[R07]`; zero when it did not say.
+    pub weights: WeightVersion,
 }
 
 /// The stock layout fields, column by column as on the wire; a column that an old peer
@@ -222,6 +226,11 @@ pub enum FailureReason {
     Unavailable = 10,
     /// P's tables are full.
     Overloaded = 11,
+    /// P's engine took the blocks back for a reset: it pauses with clearing, sleeps, or frees
+    /// KV memory. The load is to be recomputed, whatever the failure policy `[R04]`.
+    Reset = 12,
+    /// The KV is of other weights than D's, or P's weights were updated under it `[R07]`.
+    OtherWeights = 13,
     /// A reason that this revision does not know.
     Other = 0,
 }

@@ -171,6 +171,8 @@ impl FailureReason {
             9 => Self::AlreadyUsed,
             10 => Self::Unavailable,
             11 => Self::Overloaded,
+            12 => Self::Reset,
+            13 => Self::OtherWeights,
             _ => Self::Other,
         }
     }

@@ -3,7 +3,9 @@
 use crate::names::{request, session, transfer};
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::directory::{EngineRanks, OurRank, Rank};
-use kvbaton_core::ids::{EngineId, Generation, Grant, Incarnation, LayoutId, RequestId};
+use kvbaton_core::ids::{
+    EngineId, Generation, Grant, Incarnation, LayoutId, RequestId, WeightVersion,
+};
 use kvbaton_core::receiver::{
     Form, LoadEnd, LoadError, LoadFailureReason, LoadKind, LoadSpec, Receiver, ReceiverAction,
     ReceiverConfig, Registered,
@@ -181,6 +183,16 @@ impl ReceiverDriver {
 
     pub fn drop_load(&mut self, name: &str) {
         self.receiver.drop_load(&request(name), self.now);
+        self.drain();
+    }
+
+    pub fn set_weights(&mut self, version: u64) {
+        self.receiver.set_weights(WeightVersion(version), self.now);
+        self.drain();
+    }
+
+    pub fn abort_transfers(&mut self) {
+        self.receiver.abort_transfers(self.now);
         self.drain();
     }
 

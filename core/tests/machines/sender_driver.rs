@@ -3,7 +3,9 @@
 use crate::names::{reader, request, transfer};
 use crate::planner::Planner;
 use kvbaton_core::blocks::BlockList;
-use kvbaton_core::ids::{Generation, Grant, Incarnation, LayoutId, RequestId, TransferId};
+use kvbaton_core::ids::{
+    Generation, Grant, Incarnation, LayoutId, RequestId, TransferId, WeightVersion,
+};
 use kvbaton_core::sender::{
     Ended, PullId, Reader, ResolvedPull, SendError, SendWriteId, Sender, SenderAction,
     SenderConfig, StartWrite, WriteResult,
@@ -29,6 +31,7 @@ pub struct Ask {
     pub readers: u32,
     pub layout: Planner,
     pub timeout: Duration,
+    pub weights: WeightVersion,
     pub requests: Vec<PullRequest>,
 }
 
@@ -47,6 +50,7 @@ impl Ask {
             readers: 1,
             layout: Planner::Blocks,
             timeout: Duration::from_secs(60),
+            weights: WeightVersion::default(),
             requests: requests.collect(),
         }
     }
@@ -61,6 +65,11 @@ impl Ask {
 
     pub fn readers(mut self, readers: u32) -> Self {
         self.readers = readers;
+        self
+    }
+
+    pub fn weights(mut self, version: u64) -> Self {
+        self.weights = WeightVersion(version);
         self
     }
 
@@ -152,6 +161,7 @@ impl SenderDriver {
             echo: LayoutId(9),
             generation: ours.then_some(Generation(7)),
             timeout: ask.timeout,
+            weights: ask.weights,
             requests: ask.requests,
         };
         self.sender.pull(pull, self.now);
@@ -168,6 +178,16 @@ impl SenderDriver {
 
     pub fn abort(&mut self, name: &str) {
         self.sender.abort(&transfer(name), self.now);
+        self.drain();
+    }
+
+    pub fn set_weights(&mut self, version: u64) {
+        self.sender.set_weights(WeightVersion(version), self.now);
+        self.drain();
+    }
+
+    pub fn abort_transfers(&mut self) {
+        self.sender.abort_transfers(self.now);
         self.drain();
     }
 

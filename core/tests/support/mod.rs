@@ -3,7 +3,9 @@
 
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::fingerprint::Fingerprint;
-use kvbaton_core::ids::{Address, Bytes, Generation, Grant, Incarnation, LayoutId, SessionAddress};
+use kvbaton_core::ids::{
+    Address, Bytes, Generation, Grant, Incarnation, LayoutId, SessionAddress, WeightVersion,
+};
 use kvbaton_core::region::{GroupKind, MemoryRange};
 use kvbaton_core::wire::{
     DropTransfers, FailureReason, LayoutColumns, LayoutExtension, Pull, PullExtension, PullRequest,
@@ -73,7 +75,8 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(digit).collect()
 }
 
-/// The extension of a steady pull, with random-looking numbers of full width.
+/// The extension of a steady pull, with random-looking numbers of full width; weights are
+/// counted.
 pub fn extension() -> PullExtension {
     PullExtension {
         revision: 1,
@@ -81,6 +84,7 @@ pub fn extension() -> PullExtension {
         incarnation: Incarnation(0xdead_beef_0123_4567),
         generation: Generation(0xfedc_ba98_7654_3210),
         timeout: Duration::from_millis(480_123),
+        weights: WeightVersion(0xffff_fffe),
     }
 }
 
@@ -215,13 +219,16 @@ fn layout_extensions() -> impl Strategy<Value = LayoutExtension> {
 }
 
 fn pull_extensions() -> impl Strategy<Value = PullExtension> {
-    (any::<u32>(), numbers(), numbers(), numbers(), numbers(), 0u32..1_000_000_000).prop_map(
-        |(revision, features, incarnation, generation, seconds, nanos)| PullExtension {
+    let waits = (numbers(), 0u32..1_000_000_000);
+    let weights = prop_oneof![Just(0), numbers()];
+    (any::<u32>(), numbers(), numbers(), numbers(), waits, weights).prop_map(
+        |(revision, features, incarnation, generation, (seconds, nanos), weights)| PullExtension {
             revision,
             features,
             incarnation: Incarnation(incarnation),
             generation: Generation(generation),
             timeout: Duration::new(seconds, nanos),
+            weights: WeightVersion(weights),
         },
     )
 }
@@ -267,7 +274,7 @@ pub fn as_stock(pull: &Pull) -> Pull {
     pull
 }
 
-const REASONS: [FailureReason; 12] = [
+const REASONS: [FailureReason; 14] = [
     FailureReason::Other,
     FailureReason::Aborted,
     FailureReason::Released,
@@ -280,6 +287,8 @@ const REASONS: [FailureReason; 12] = [
     FailureReason::AlreadyUsed,
     FailureReason::Unavailable,
     FailureReason::Overloaded,
+    FailureReason::Reset,
+    FailureReason::OtherWeights,
 ];
 
 /// Any answer, with an extension or without.

@@ -6,7 +6,7 @@ use super::{BLOCKS, Byte, World, content};
 use crate::campaign::Check;
 use crate::ensure;
 use crate::receiver::WatchedReceiver;
-use kvbaton_core::ids::{Generation, Grant, LayoutId, RequestId};
+use kvbaton_core::ids::{Generation, Grant, LayoutId, RequestId, WeightVersion};
 use kvbaton_core::receiver::{LoadEnd, LoadKind, LoadSpec, ReceiverAction, Registered};
 use std::ops::RangeInclusive;
 
@@ -24,6 +24,8 @@ struct Loading {
 pub(super) struct D {
     pub receiver: WatchedReceiver,
     pub epoch: u64,
+    /// What its engine runs.
+    pub weights: u64,
     pub generation: Generation,
     pub memory: Vec<Byte>,
     registrations: u64,
@@ -52,9 +54,11 @@ impl D {
 impl World<'_> {
     pub(super) fn new_d(&mut self, at: usize, epoch: u64) -> D {
         let receiver = WatchedReceiver::new(self.receiver_config.clone(), topology(at, self.ds));
+        let weights = self.d.get(at).map_or(1, |d| d.weights);
         let mut d = D {
             receiver,
             epoch,
+            weights,
             generation: Generation(0),
             memory: vec![0; (row_bytes(self.ds) * u64::from(D_BLOCKS)) as usize],
             registrations: 0,
@@ -63,6 +67,7 @@ impl World<'_> {
             next_grant: 0,
         };
         self.register_d(at, &mut d);
+        d.receiver.start_with(WeightVersion(weights));
         d
     }
 
@@ -177,7 +182,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What is loaded must be what P held: every head of every block `[P08, A07]`.
+    /// What is loaded must be what P held, of the weights that D runs: every head of every
+    /// block `[P08, A07, R07]`.
     fn take_end(&mut self, at: usize, request: &RequestId, end: &LoadEnd) -> Check {
         let row = row_bytes(self.ds) as usize;
         let first_head = at * 2 / self.ds;
@@ -189,7 +195,7 @@ impl World<'_> {
             for (place, block) in load.blocks.iter().enumerate() {
                 for head in 0..row {
                     let is = d.memory[*block as usize * row + head];
-                    let must = content(load.number, place, first_head + head);
+                    let must = content(d.weights, load.number, place, first_head + head);
                     ensure!(
                         is == must,
                         "P08",

@@ -5,6 +5,7 @@ mod decode;
 mod layouts;
 mod network;
 mod prefill;
+mod reset;
 
 use crate::campaign::{Campaign, Check, Trace};
 use crate::choices::Choices;
@@ -30,7 +31,7 @@ pub const CAMPAIGN: Campaign = Campaign {
     run,
 };
 
-/// What one byte of KV holds: which transfer, which block of it, which head.
+/// What one byte of KV holds: which weights, which transfer, which block of it, which head.
 type Byte = u8;
 /// Blocks that went back to P's engine hold this.
 const REUSED: Byte = 0xff;
@@ -38,9 +39,12 @@ const REUSED: Byte = 0xff;
 const BLOCKS: usize = 2;
 const TRANSFERS: usize = 3;
 
+/// Weights in play: 1, 2, 3.
+const WEIGHTS: u64 = 3;
+
 /// The only byte that belongs there; never 0.
-fn content(transfer: usize, place: usize, head: usize) -> Byte {
-    (transfer * 16 + place * 4 + head + 1) as Byte
+fn content(weights: u64, transfer: usize, place: usize, head: usize) -> Byte {
+    (weights as usize * 64 - 64 + transfer * 16 + place * 4 + head + 1) as Byte
 }
 
 struct World<'t> {
@@ -157,7 +161,11 @@ impl World<'_> {
                 Ok(())
             }
             (28, ..) if how % 4 == 0 => self.register_again(d),
+            (26, ..) if how % 4 == 1 => self.abort_transfers_of_p(p),
+            (26, ..) if how % 4 == 2 => self.abort_transfers_of_d(d),
             (29, ..) if how % 2 == 0 => self.forget_layouts(p),
+            (29, ..) if how % 4 == 1 => self.on_every_p(how / 4, whose, Self::update_p),
+            (29, ..) => self.update_d(d, how >= 192),
             (30, ..) => self.sleep_or_wake(p),
             (31, ..) if how % 4 == 0 => self.settle(),
             _ => Ok(()),

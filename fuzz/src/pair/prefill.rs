@@ -6,7 +6,7 @@ use super::{BLOCKS, Byte, World, content};
 use crate::campaign::Check;
 use crate::ensure;
 use crate::sender::WatchedSender;
-use kvbaton_core::ids::{Incarnation, LayoutId, RequestId, TransferId};
+use kvbaton_core::ids::{Incarnation, LayoutId, RequestId, TransferId, WeightVersion};
 use kvbaton_core::sender::{PullId, Reader, ResolvedPull, SenderAction};
 use kvbaton_core::topology::expected_pulls;
 use kvbaton_core::wire::{DropTransfers, FailureReason, Pull, Reply, ReplyExtension, Status};
@@ -18,6 +18,10 @@ pub(super) struct P {
     pub table: WatchedTable,
     pub memory: Vec<Byte>,
     free: Vec<u32>,
+    /// What its engine runs.
+    pub weights: u64,
+    /// The weights that announced requests were begun with.
+    started: Vec<(TransferId, RequestId, u64)>,
     /// Blocks that the sender has, by transfer.
     pub held: Vec<(TransferId, RequestId, Vec<u32>)>,
     /// Whose pull each of its own pulls is.
@@ -30,9 +34,14 @@ impl World<'_> {
         let run = Incarnation(1_000 + self.engine);
         let mut table = WatchedTable::new(self.most_layouts);
         table.register(rank, self.ps)?;
+        let weights = self.p.get(rank).map_or(1, |p| p.weights);
+        let mut sender = WatchedSender::new(self.sender_config.clone(), run);
+        sender.set_weights(WeightVersion(weights), self.now)?;
         Ok(P {
             run,
-            sender: WatchedSender::new(self.sender_config.clone(), run),
+            sender,
+            weights,
+            started: Vec::new(),
             table,
             memory: vec![0; (row_bytes(self.ps) * u64::from(P_BLOCKS)) as usize],
             free: (0..P_BLOCKS).rev().collect(),
@@ -44,7 +53,12 @@ impl World<'_> {
 
     pub(super) fn start(&mut self, at: usize, owner: &RequestId, id: &TransferId) -> Check {
         self.trace.step(|| format!("P {at}: {owner} starts as {id}"));
-        self.p[at].sender.prefill_started(owner, id, self.now)?;
+        let p = &mut self.p[at];
+        let known = p.sender.is_owned(id);
+        if p.sender.prefill_started(owner, id, self.now)? && !known {
+            p.started.retain(|(of, ..)| of != id);
+            p.started.push((id.clone(), owner.clone(), p.weights));
+        }
         self.drain_p(at)
     }
 
@@ -57,10 +71,13 @@ impl World<'_> {
             return Ok(());
         }
         self.trace.step(|| format!("P {at}: {owner} holds {id}"));
+        let begun = p.started.iter().find(|(of, by, _)| *of == id && by == owner);
+        let begun = begun.filter(|_| p.sender.is_owned(&id)).map(|(.., weights)| *weights);
+        let weights = begun.unwrap_or(p.weights);
         let blocks: Vec<u32> = p.free.split_off(p.free.len() - BLOCKS);
         for (place, block) in blocks.iter().enumerate() {
             for head in 0..row {
-                let byte = content(number, place, at * 2 / ps + head);
+                let byte = content(weights, number, place, at * 2 / ps + head);
                 p.memory[*block as usize * row + head] = byte;
             }
         }
@@ -161,7 +178,8 @@ impl World<'_> {
             layout,
             echo,
             generation: extension.as_ref().map(|it| it.generation),
-            timeout: extension.map(|it| it.timeout).unwrap_or_default(),
+            timeout: extension.as_ref().map(|it| it.timeout).unwrap_or_default(),
+            weights: extension.map(|it| it.weights).unwrap_or_default(),
             requests: pull.requests,
         };
         p.sender.pull(resolved, self.now)?;

@@ -2,7 +2,7 @@
 
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::ids::{
-    EngineId, Generation, Grant, Incarnation, LayoutId, RequestId, TransferId,
+    EngineId, Generation, Grant, Incarnation, LayoutId, RequestId, TransferId, WeightVersion,
 };
 use kvbaton_core::receiver::{Form, LoadFailureReason};
 use kvbaton_core::sender::PullId;
@@ -87,6 +87,7 @@ pub(super) struct Repeat {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Book {
     pub registered: Option<(LayoutId, Generation)>,
+    pub weights: WeightVersion,
     pub loads: Vec<Load>,
     pub pulls: Vec<OpenPull>,
     pub closed: Vec<Closed>,

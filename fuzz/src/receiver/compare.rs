@@ -169,6 +169,8 @@ impl WatchedReceiver {
         let Some(extension) = &pull.extension else { return Ok(()) };
         let current = self.book.registered.map(|(_, generation)| generation);
         ensure!(current == Some(extension.generation), "S04", "an old generation");
+        let (is, must) = (extension.weights, self.book.weights);
+        ensure!(is == must, "R07", "says weights {is}, runs {must}");
         let loads = self.book.loads.iter();
         let named = loads.filter(|it| open.iter().any(|(_, grant)| *grant == Some(it.grant)));
         let left = named.map(|it| it.deadline.since(now)).min();
@@ -261,6 +263,8 @@ impl WatchedReceiver {
         for grant in std::mem::take(&mut self.book.fresh) {
             self.check_targets(grant)?;
         }
+        let (is, must) = (self.machine.in_use().count(), self.book.loads.len());
+        ensure!(is == must, "S01", "{is} loads use memory, must be {must}");
         let (is, must) = (self.machine.open_pulls(), self.book.pulls.len());
         ensure!(is == must, "P02", "open pulls: {is}, must be {must}");
         let (loads, most) = (self.machine.loads(), self.config.max_loads);

@@ -13,7 +13,7 @@ use crate::choices::Choices;
 use crate::names::Names;
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::directory::{EngineRanks, OurRank, Rank};
-use kvbaton_core::ids::{EngineId, Generation, Grant, Incarnation, LayoutId};
+use kvbaton_core::ids::{EngineId, Generation, Grant, Incarnation, LayoutId, WeightVersion};
 use kvbaton_core::receiver::{LoadKind, LoadSpec, ReceiverAction, ReceiverConfig, Registered};
 use kvbaton_core::sender::PullId;
 use kvbaton_core::time::Timestamp;
@@ -167,6 +167,15 @@ impl World {
                 self.receiver.unregister(now)?;
             }
             15 if how % 8 < 3 => self.register(trace),
+            15 if how % 8 == 3 => {
+                trace.step(|| "engine: aborts transfers".into());
+                self.receiver.abort_transfers(now)?;
+            }
+            15 if how % 8 == 4 => {
+                let version = WeightVersion(u64::from(which) % 3);
+                trace.step(|| format!("engine: runs weights {version}"));
+                self.receiver.set_weights(version, now)?;
+            }
             _ => {}
         }
         self.take_actions();

@@ -5,11 +5,12 @@ use crate::campaign::{Check, Trace};
 use kvbaton_core::ids::{LayoutId, RequestId};
 use kvbaton_core::wire::{FailureReason, Reply, ReplyExtension, Status};
 
-const REASONS: [FailureReason; 4] = [
+const REASONS: [FailureReason; 5] = [
     FailureReason::Aborted,
     FailureReason::UnknownIncarnation,
     FailureReason::WriteFailed,
     FailureReason::TimedOut,
+    FailureReason::OtherWeights,
 ];
 
 impl World {

@@ -5,7 +5,7 @@ use crate::campaign::Check;
 use crate::ensure;
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::directory::EngineRanks;
-use kvbaton_core::ids::{EngineId, Grant, RequestId};
+use kvbaton_core::ids::{EngineId, Grant, RequestId, WeightVersion};
 use kvbaton_core::receiver::{
     Form, LoadError, LoadFailureReason, LoadKind, LoadSpec, Receiver, ReceiverAction,
     ReceiverConfig, Registered,
@@ -92,6 +92,34 @@ impl WatchedReceiver {
         let done = self.compare(now);
         self.book.registered = None;
         done
+    }
+
+    pub fn abort_transfers(&mut self, now: Timestamp) -> Check {
+        self.cut_all_short(LoadFailureReason::Reset);
+        self.machine.abort_transfers(now);
+        self.compare(now)
+    }
+
+    pub fn set_weights(&mut self, version: WeightVersion, now: Timestamp) -> Check {
+        if self.book.weights != version {
+            self.book.weights = version;
+            self.cut_all_short(LoadFailureReason::WeightsUpdated);
+        }
+        self.machine.set_weights(version, now);
+        self.compare(now)
+    }
+
+    /// Before anything else: what its engine runs.
+    pub fn start_with(&mut self, version: WeightVersion) {
+        self.book.weights = version;
+        self.machine.set_weights(version, Timestamp(0));
+    }
+
+    fn cut_all_short(&mut self, reason: LoadFailureReason) {
+        let grants: Vec<Grant> = self.book.loads.iter().map(|it| it.grant).collect();
+        for grant in grants {
+            self.fail(grant, reason, self.config.revoke_settles);
+        }
     }
 
     pub fn load(&mut self, spec: LoadSpec, now: Timestamp) -> Check<bool> {

@@ -44,6 +44,8 @@ pub(super) const fn rule_of(why: FailureReason) -> &'static str {
         FailureReason::AlreadyUsed => "P11",
         FailureReason::Unavailable => "S01",
         FailureReason::Overloaded => "Z01",
+        FailureReason::Reset => "R03",
+        FailureReason::OtherWeights => "R07",
         FailureReason::Other => "P02",
     }
 }

@@ -24,6 +24,8 @@ impl Model {
         }
         let taken = self.claim(owner, id);
         if taken == Taken::Yes {
+            self.refuse_other_weights(id);
+            self.end_if_answered(id);
             self.settle(now);
         }
         taken
@@ -46,10 +48,16 @@ impl Model {
         if let Some(life) = self.life(id) {
             life.held = Some(len);
             life.expires = expires;
+            if let Some(why) = life.ending {
+                self.finish(id, Ended::Failed(why));
+                return taken;
+            }
         }
+        self.refuse_other_weights(id);
         for at in self.asks_of(id) {
             self.enqueue(at);
         }
+        self.end_if_answered(id);
         self.settle(now);
         taken
     }
@@ -68,7 +76,8 @@ impl Model {
     }
 
     fn give_up(&mut self, id: &TransferId, why: FailureReason, now: Timestamp) {
-        let ended = Ended::Failed(why);
+        let told = self.life(id).and_then(|life| life.ending);
+        let ended = Ended::Failed(told.unwrap_or(why));
         if let Some(life) = self.life(id) {
             let owner = life.owner.clone();
             self.end(id, ended);
@@ -82,16 +91,32 @@ impl Model {
     }
 
     pub fn release_all(&mut self, now: Timestamp) {
-        let mut held: Vec<TransferId> =
-            self.lives.iter().filter(|it| it.held.is_some()).map(|it| it.id.clone()).collect();
-        held.sort();
-        for id in held {
-            self.end(&id, Ended::Failed(FailureReason::Released));
-        }
+        self.end_held(FailureReason::Released);
+        self.settle(now);
+    }
+
+    /// Nothing is held, and nobody waits, but for writes that have yet to end `[R03]`.
+    pub fn abort_transfers(&mut self, now: Timestamp) {
+        self.end_held(FailureReason::Reset);
+        self.refuse_unwritten(FailureReason::Reset);
         self.settle(now);
     }
 
     pub fn refuse_open_pulls(&mut self, now: Timestamp) {
+        self.refuse_unwritten(FailureReason::Unavailable);
+        self.settle(now);
+    }
+
+    fn end_held(&mut self, why: FailureReason) {
+        let mut held: Vec<TransferId> =
+            self.lives.iter().filter(|it| it.held.is_some()).map(|it| it.id.clone()).collect();
+        held.sort();
+        for id in held {
+            self.end(&id, Ended::Failed(why));
+        }
+    }
+
+    fn refuse_unwritten(&mut self, why: FailureReason) {
         let mut open: Vec<(TransferId, Reader)> = self
             .asks
             .iter()
@@ -101,11 +126,10 @@ impl Model {
         open.sort();
         for (id, reader) in open {
             if let Some(at) = self.find(&id, &reader) {
-                self.fail(at, FailureReason::Unavailable, true);
+                self.fail(at, why, true);
             }
             self.end_if_answered(&id);
         }
-        self.settle(now);
     }
 
     pub fn pull<L>(
@@ -164,7 +188,7 @@ impl Model {
             self.end_if_answered(id);
             return;
         }
-        let ready = life.held.is_some();
+        let (ready, named) = (life.held.is_some(), life.owner.is_some());
         self.asks.push(Ask {
             pull: pull.id,
             name,
@@ -172,12 +196,17 @@ impl Model {
             reader: pull.reader.clone(),
             grant: request.grant,
             wanted,
+            weights: pull.weights,
             foretold,
             stage: Stage::Unready,
             dropped: false,
         });
-        if ready {
-            self.enqueue(self.asks.len() - 1);
+        let at = self.asks.len() - 1;
+        if named && !self.fits(pull.weights) {
+            self.fail(at, FailureReason::OtherWeights, true);
+            self.end_if_answered(id);
+        } else if ready {
+            self.enqueue(at);
         }
     }
 
@@ -236,6 +265,10 @@ impl Model {
         let (id, dropped) = (self.asks[at].transfer.clone(), self.asks[at].dropped);
         let ending = self.life(&id).and_then(|it| it.ending);
         match settled {
+            // Written, but of weights that P does not run any more `[R07]`.
+            None if ending == Some(FailureReason::OtherWeights) => {
+                self.fail(at, FailureReason::OtherWeights, true);
+            }
             None => {
                 self.succeed(at);
                 self.end_if_answered(&id);

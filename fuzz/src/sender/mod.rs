@@ -5,6 +5,7 @@ mod inputs;
 mod memory;
 mod model;
 mod watched;
+mod weights;
 
 pub use model::Foretold;
 pub use watched::{Foretell, WatchedSender};
@@ -13,7 +14,7 @@ use crate::campaign::{Campaign, Check, Trace};
 use crate::choices::Choices;
 use crate::names::Names;
 use kvbaton_core::blocks::BlockList;
-use kvbaton_core::ids::{Address, Bytes, Generation, Grant, Incarnation, LayoutId};
+use kvbaton_core::ids::{Address, Bytes, Generation, Grant, Incarnation, LayoutId, WeightVersion};
 use kvbaton_core::region::Copy;
 use kvbaton_core::sender::{
     BlocksUntil, PlanCopies, PullId, ResolvedPull, SendWriteId, SenderAction, SenderConfig,
@@ -152,6 +153,15 @@ impl World {
                 trace.step(|| "engine: refuses open pulls".into());
                 self.sender.refuse_open_pulls(now)?;
             }
+            6 if how % 4 == 2 => {
+                trace.step(|| "engine: aborts transfers".into());
+                self.sender.abort_transfers(now)?;
+            }
+            6 => {
+                let version = WeightVersion(which as u64 % 3);
+                trace.step(|| format!("engine: runs weights {version}"));
+                self.sender.set_weights(version, now)?;
+            }
             7..=9 => self.pull(which, whose, how, trace)?,
             10 => self.drop_load(which, whose, how, trace)?,
             11..=13 => self.end_write(which, how, trace)?,
@@ -202,6 +212,7 @@ impl World {
             echo: LayoutId(9),
             generation: (!stock).then_some(Generation(7)),
             timeout: Duration::from_secs([0, 1, 10, 40][which / 64 % 4]),
+            weights: WeightVersion(if stock { 0 } else { u64::from(how / 8) * 5 % 3 }),
             requests,
         };
         trace.step(|| {
@@ -214,12 +225,13 @@ impl World {
                 })
                 .collect();
             format!(
-                "pull {}: reader {}/{} of {} wants {} within {:?}",
+                "pull {}: reader {}/{} of {} wants {} of weights {} within {:?}",
                 id.0,
                 pull.reader.session.port,
                 pull.reader.tp_rank,
                 pull.expected_readers,
                 asked.join(", "),
+                pull.weights,
                 pull.timeout,
             )
         });

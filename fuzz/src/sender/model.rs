@@ -5,7 +5,7 @@
 
 use super::effects::{Due, Effect, rule_of};
 use super::memory::{Memory, Remembered};
-use kvbaton_core::ids::{Generation, Grant, LayoutId, RequestId, TransferId};
+use kvbaton_core::ids::{Generation, Grant, LayoutId, RequestId, TransferId, WeightVersion};
 use kvbaton_core::sender::{Ended, PullId, Reader, SendWriteId, SenderConfig};
 use kvbaton_core::time::Timestamp;
 use kvbaton_core::wire::FailureReason;
@@ -44,6 +44,7 @@ pub(super) struct Ask {
     pub reader: Reader,
     pub grant: Option<Grant>,
     pub wanted: u64,
+    pub weights: WeightVersion,
     pub foretold: fn(u64, u64) -> Foretold,
     pub stage: Stage,
     pub dropped: bool,
@@ -72,6 +73,7 @@ pub(super) struct OpenPull {
 #[derive(Debug, Clone)]
 pub(super) struct Model {
     pub config: SenderConfig,
+    pub weights: WeightVersion,
     pub lives: Vec<Life>,
     pub asks: Vec<Ask>,
     pub pulls: Vec<OpenPull>,
@@ -85,6 +87,7 @@ impl Model {
         Self {
             memory: Memory::new(config.max_remembered),
             config,
+            weights: WeightVersion::default(),
             lives: Vec::new(),
             asks: Vec::new(),
             pulls: Vec::new(),

@@ -7,7 +7,7 @@ use super::model::{Foretold, Model, Stage};
 use crate::campaign::Check;
 use crate::ensure;
 use kvbaton_core::blocks::BlockList;
-use kvbaton_core::ids::{Incarnation, RequestId, TransferId};
+use kvbaton_core::ids::{Incarnation, RequestId, TransferId, WeightVersion};
 use kvbaton_core::sender::{
     PlanCopies, PullId, ResolvedPull, SendError, SendWriteId, Sender, SenderAction, SenderConfig,
     StartWrite, WriteResult,
@@ -107,6 +107,18 @@ impl<L: Foretell> WatchedSender<L> {
     pub fn refuse_open_pulls(&mut self, now: Timestamp) -> Check {
         self.machine.refuse_open_pulls(now);
         self.model.refuse_open_pulls(now);
+        self.compare(now)
+    }
+
+    pub fn abort_transfers(&mut self, now: Timestamp) -> Check {
+        self.machine.abort_transfers(now);
+        self.model.abort_transfers(now);
+        self.compare(now)
+    }
+
+    pub fn set_weights(&mut self, version: WeightVersion, now: Timestamp) -> Check {
+        self.machine.set_weights(version, now);
+        self.model.set_weights(version, now);
         self.compare(now)
     }
 
@@ -282,6 +294,9 @@ impl<L: Foretell> WatchedSender<L> {
         }
         let blocks: u64 = model.lives.iter().filter_map(|it| it.held).sum();
         ensure!(machine.held_blocks() == blocks, "P01", "{} blocks", machine.held_blocks());
+        let unread = model.lives.iter().filter(|it| it.held.is_some() && !model.is_read(&it.id));
+        let (is, must) = (machine.in_use().count(), unread.count() + model.running().count());
+        ensure!(is == must, "S01", "{is} uses of memory, must be {must}");
         let (is, must) = (machine.next_deadline(), model.next_deadline());
         ensure!(is == must, "P06", "next deadline {is:?}, must be {must:?}");
         let config = &model.config;

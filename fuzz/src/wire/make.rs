@@ -5,6 +5,7 @@ use kvbaton_core::blocks::BlockList;
 use kvbaton_core::fingerprint::Fingerprint;
 use kvbaton_core::ids::{
     Address, BlockId, Bytes, Generation, Grant, Incarnation, LayoutId, SessionAddress,
+    WeightVersion,
 };
 use kvbaton_core::region::{GroupKind, MemoryRange};
 use kvbaton_core::wire::{
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 const WORDS: [&str; 8] =
     ["", "a", "cmpl-4f1d2c3b-9a8e-0", "model.layers.7.attn", "kvb", "日本é", "10.0.0.2", "fd00::2"];
-const REASONS: [FailureReason; 12] = [
+const REASONS: [FailureReason; 14] = [
     FailureReason::Other,
     FailureReason::Aborted,
     FailureReason::Released,
@@ -28,6 +29,8 @@ const REASONS: [FailureReason; 12] = [
     FailureReason::AlreadyUsed,
     FailureReason::Unavailable,
     FailureReason::Overloaded,
+    FailureReason::Reset,
+    FailureReason::OtherWeights,
 ];
 
 fn word(choices: &mut Choices<'_>) -> String {
@@ -156,6 +159,7 @@ pub(super) fn pull(choices: &mut Choices<'_>, stock: bool) -> Pull {
         incarnation: Incarnation(choices.number()),
         generation: Generation(choices.number()),
         timeout: Duration::new(choices.number(), small(choices) % 1_000_000_000),
+        weights: WeightVersion(if choices.flip() { choices.number() } else { 0 }),
     });
     pull
 }

@@ -66,6 +66,7 @@ impl Prefill {
                     echo,
                     generation: pull.extension.as_ref().map(|it| it.generation),
                     timeout: pull.extension.as_ref().map(|it| it.timeout).unwrap_or_default(),
+                    weights: pull.extension.as_ref().map(|it| it.weights).unwrap_or_default(),
                     requests: pull.requests,
                 };
                 self.sender.pull(resolved, self.now);

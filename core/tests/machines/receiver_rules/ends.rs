@@ -1,8 +1,9 @@
 //! How loads end.
 
-use crate::names::{request, seconds};
+use crate::names::{request, seconds, transfer};
 use crate::receiver_driver::{Kind, ReceiverDriver, address, reply};
-use kvbaton_core::receiver::{LoadEnd, LoadError, LoadFailureReason, ReceiverConfig};
+use kvbaton_core::ids::EngineId;
+use kvbaton_core::receiver::{LoadEnd, LoadError, LoadFailureReason, LoadUse, ReceiverConfig};
 use kvbaton_core::wire::{FailureReason, Reply, Status};
 
 const OURS: Kind = Kind::Ours;
@@ -237,6 +238,20 @@ fn p12_f60_a_restarted_p_is_asked_for_again() {
 fn s01_only_loads_keep_memory_in_use() {
     let mut d = pulling(ONE, &["a"]);
     d.release("r");
-    let in_use: Vec<_> = d.receiver.in_use().map(|(id, at)| (id.clone(), at)).collect();
-    assert_eq!(in_use, [(request("a"), vec![address(0, 0)])]);
+    d.wait_until(seconds(3));
+    d.load("b");
+    let uses = |d: &ReceiverDriver| -> Vec<_> {
+        let uses = d.receiver.in_use();
+        uses.map(|it| (it.request.clone(), it.state, it.outstanding.len(), it.since)).collect()
+    };
+    let (a, b) = (request("a"), request("b"));
+    let prefill = LoadUse::Prefill;
+    assert_eq!(uses(&d), [(a.clone(), prefill, 1, seconds(0)), (b, prefill, 1, seconds(3))]);
+    let first = d.receiver.in_use().next().unwrap();
+    assert_eq!((first.transfer, first.engine), (&transfer("t-a"), &EngineId::from("p")));
+    assert_eq!(first.outstanding, [&*address(0, 0)]);
+    d.drop_load("a");
+    assert_eq!(uses(&d)[0], (a, LoadUse::Revoke, 0, seconds(0)), "until its grant is revoked");
+    d.revoke_all();
+    assert_eq!(uses(&d).len(), 1);
 }

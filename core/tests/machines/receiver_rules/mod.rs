@@ -4,5 +4,6 @@ mod discovery;
 mod drops;
 mod ends;
 mod layout;
+mod reset;
 mod reuse;
 mod stock;

@@ -2,7 +2,7 @@
 
 use crate::names::reader;
 use crate::sender_driver::{Answered, Ask, SenderDriver};
-use kvbaton_core::ids::LayoutId;
+use kvbaton_core::ids::{LayoutId, WeightVersion};
 use kvbaton_core::sender::{PullId, ResolvedPull, SendError, SenderConfig};
 use kvbaton_core::time::Timestamp;
 use kvbaton_core::wire::FailureReason;
@@ -35,6 +35,7 @@ fn z01_p06_a_million_pulls_for_unknown_transfers_fill_no_table() {
             echo: LayoutId(9),
             generation: None,
             timeout: Duration::ZERO,
+            weights: WeightVersion::default(),
             requests: ask.requests,
         };
         p.sender.pull(pull, p.now);

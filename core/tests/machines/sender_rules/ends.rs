@@ -1,10 +1,10 @@
 //! How transfers end, and how every pull is answered.
 
-use crate::names::{request, transfer};
+use crate::names::{request, seconds, session, transfer};
 use crate::planner::Planner;
 use crate::sender_driver::{Answered, Ask, RUN, SenderDriver};
 use kvbaton_core::ids::Incarnation;
-use kvbaton_core::sender::{Ended, PullId, SenderAction};
+use kvbaton_core::sender::{Ended, PullId, SendInUse, SendUse, SenderAction};
 use kvbaton_core::wire::{FailureReason, Status};
 use std::time::Duration;
 
@@ -235,12 +235,24 @@ fn s01_only_held_and_read_transfers_keep_memory_in_use() {
     p.pull(Ask::of(0, &["named by d"]));
     p.started("runs").unwrap();
     assert_eq!(p.sender.in_use().count(), 0);
+    p.wait_until(seconds(3));
     p.hold("held").unwrap();
     p.hold("expires").unwrap();
+    p.wait_until(seconds(5));
     p.pull(Ask::of(0, &["held"]));
-    assert_eq!(p.sender.in_use().count(), 2);
-    p.wait_until(p.now + p.config.hold_timeout);
-    let left: Vec<_> = p.sender.in_use().map(|(id, _)| id.clone()).collect();
+    let names = ["expires", "held"].map(|name| (transfer(name), request(&format!("p-{name}"))));
+    let to = session(1);
+    let uses = [(SendUse::WaitsForD, seconds(3)), (SendUse::WrittenTo(&to), seconds(5))];
+    let of = |((transfer, request), (state, since))| SendInUse {
+        transfer,
+        request: Some(request),
+        state,
+        since,
+    };
+    let all: Vec<_> = names.iter().map(|(id, owner)| (id, owner)).zip(uses).map(of).collect();
+    assert_eq!(p.sender.in_use().collect::<Vec<_>>(), all, "who, whose, since when");
+    p.wait_until(seconds(3) + p.config.hold_timeout);
+    let left: Vec<_> = p.sender.in_use().map(|it| it.transfer.clone()).collect();
     assert_eq!(left, [transfer("held")], "an expired transfer does not count");
 }
 

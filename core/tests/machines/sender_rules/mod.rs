@@ -7,3 +7,4 @@ mod ends;
 mod order;
 mod reuse;
 mod slots;
+mod weights;

@@ -139,6 +139,7 @@ impl World {
             echo: pull.layout_id,
             generation: extension.map(|it| it.generation),
             timeout: extension.map(|it| it.timeout).unwrap_or_default(),
+            weights: extension.map(|it| it.weights).unwrap_or_default(),
             requests: pull.requests,
         };
         p.sender.pull(resolved, self.now);
