@@ -32,7 +32,7 @@ pub use pool::{BlockPool, CacheKey, Counts};
 pub use rank::Rank;
 pub use rank_layout::{PlaceError, RankLayout, RankPlace, StorageShape, TensorShape};
 pub use request::{AddError, OnLoadFailure, Request, Role, Transfer};
-pub use scheduler::{Scheduler, SchedulerConfig};
+pub use scheduler::{Gate, Progress, Scheduler, SchedulerConfig, Until};
 pub use shape::{
     Dense, Group, Hybrid, Keeps, Layer, Mla, Packing, Shape, Sharding, TensorKind, deepseek146,
 };

@@ -274,11 +274,11 @@ fn r01_a_paused_engine_sends_no_step_out_and_goes_on_afterwards() {
     let mut d = scheduler(&dense(4), 20, Role::Both, OnLoadFailure::Fail);
     d.add_request(request("a", 5, 3, load("t"))).unwrap();
     run(&mut d);
-    d.pause(true);
+    d.set_gate(Gate::Frozen);
     d.add_request(request("b", 5, 1, Transfer::None)).unwrap();
     assert!(d.load_finished(&id("a")), "loads still end");
     assert_eq!(run(&mut d), [""; 0]);
-    d.pause(false);
+    d.set_gate(Gate::Open);
     let log = run(&mut d);
     assert!(log.contains(&"answer a 3".into()) && log.contains(&"answer b 1".into()), "{log:?}");
 }
@@ -288,13 +288,13 @@ fn r04_a_load_cut_short_by_a_reset_is_recomputed_whatever_the_policy() {
     let mut d = scheduler(&dense(4), 20, Role::Decode, OnLoadFailure::Fail);
     d.add_request(request("a", 8, 2, load("t"))).unwrap();
     run(&mut d);
-    d.pause(true);
+    d.set_gate(Gate::Frozen);
     d.preempt_all();
     assert!(!d.update_weights(2), "r06: bytes may still land in its blocks");
     assert_eq!(run(&mut d), ["drop a"]);
     assert!(d.load_failed(&id("a")));
     assert!(d.update_weights(2));
-    d.pause(false);
+    d.set_gate(Gate::Open);
     assert_eq!(run(&mut d), ["free a", "compute a 0..8", "compute a 8..9", "answer a 2", "free a"]);
 }
 
@@ -317,10 +317,10 @@ fn r04_a_running_request_starts_over_with_the_tokens_it_has() {
 #[test]
 fn r07_a_queued_load_is_given_up_when_weights_change() {
     let mut d = scheduler(&dense(4), 20, Role::Decode, OnLoadFailure::Fail);
-    d.pause(true);
+    d.set_gate(Gate::Frozen);
     d.add_request(request("a", 8, 1, load("t"))).unwrap();
     assert!(d.update_weights(2));
-    d.pause(false);
+    d.set_gate(Gate::Open);
     assert_eq!(run(&mut d)[..2], ["release-remote a", "compute a 0..8"]);
 }
 
@@ -380,7 +380,7 @@ impl World {
 
     /// Everything that is owed is done, until nothing is left to do.
     fn settle(&mut self, scheduler: &mut Scheduler) {
-        scheduler.pause(false);
+        scheduler.set_gate(Gate::Open);
         for _ in 0..10_000 {
             self.drain(scheduler);
             if let Some(id) = self.computing.pop() {
@@ -437,7 +437,7 @@ fn campaign(shape: &Arc<Shape>, blocks: u32, policy: OnLoadFailure, ops: Vec<Op>
                 s.abort(which.get(&added));
             }
             Op::Abort(_) => assert!(!s.abort(&id("nobody"))),
-            Op::Pause(paused) => s.pause(paused),
+            Op::Pause(paused) => s.set_gate(if paused { Gate::Frozen } else { Gate::Open }),
             Op::Preempt => s.preempt_all(),
             Op::Weights => assert_eq!(s.counts().held == 0, s.update_weights(i as u64 + 2)),
         }

@@ -54,6 +54,9 @@ pub struct NodeConfig {
     pub limits: Limits,
     /// How long dropping the node waits for writes and loads to end.
     pub drain_on_stop: Duration,
+    /// Whether the engine's memory may sleep: the node does not start on a transport that
+    /// cannot register memory again `[S03]`.
+    pub sleep: bool,
 }
 
 impl NodeConfig {
@@ -72,6 +75,7 @@ impl NodeConfig {
             peer_layouts: 1024,
             limits: Limits::default(),
             drain_on_stop: Duration::from_secs(5),
+            sleep: false,
         }
     }
 

@@ -29,6 +29,9 @@ pub enum NodeError {
     /// The transport could not be opened.
     #[error(transparent)]
     Transport(#[from] TransportError),
+    /// Memory may sleep, but the transport cannot register it again `[S03]`.
+    #[error("sleep is enabled, but {0}; use a transport that can, or start without sleep")]
+    CannotSleep(String),
     /// Its thread could not be made.
     #[error("the node's thread cannot be started: {0}")]
     Thread(String),
@@ -49,6 +52,9 @@ pub async fn start_actors(
     config.check().map_err(NodeError::Config)?;
     crate::metric::describe();
     let Transport { control, data, bootstrap } = factory.open().await?;
+    if let Some(why) = data.capabilities().cannot_sleep().filter(|_| config.sleep) {
+        return Err(NodeError::CannotSleep(why));
+    }
     let mut receiver_config = config.receiver.clone();
     receiver_config.revoke_settles = data.capabilities().per_write_grants;
     let (clock, events) = (Clock::start(), EventQueue::default());

@@ -6,6 +6,9 @@
 
 mod allot;
 mod entry;
+mod lifecycle;
+
+pub use lifecycle::{Gate, Progress, Until};
 
 use crate::action::{Action, Outcome};
 use crate::model::{Digest, Weights, next_token};
@@ -40,7 +43,7 @@ pub struct Scheduler {
     entries: BTreeMap<RequestId, Entry>,
     queue: VecDeque<RequestId>,
     actions: VecDeque<Action>,
-    paused: bool,
+    gate: Gate,
 }
 
 impl Scheduler {
@@ -53,7 +56,7 @@ impl Scheduler {
             entries: BTreeMap::new(),
             queue: VecDeque::new(),
             actions: VecDeque::new(),
-            paused: false,
+            gate: Gate::Open,
         }
     }
 
@@ -106,7 +109,7 @@ impl Scheduler {
 
     /// Starts what can start. Every input does so by itself.
     pub fn tick(&mut self) {
-        while !self.paused
+        while self.gate == Gate::Open
             && let Some(id) = self.queue.front().cloned()
         {
             let (shape, version) = (self.config.shape.clone(), self.config.weights.version);
@@ -140,7 +143,7 @@ impl Scheduler {
     /// Sends the request's next step out, or keeps it for the end of the pause.
     fn compute(&mut self, id: &RequestId) {
         let entry = self.entries.get_mut(id).expect("the caller has it");
-        if self.paused {
+        if self.gate == Gate::Frozen {
             entry.phase = Phase::Paused;
         } else {
             entry.phase = Phase::Computing;
@@ -252,19 +255,6 @@ impl Scheduler {
             self.forget(id);
         }
         true
-    }
-
-    /// Freezes the engine (true), or lets it go on. While frozen nothing starts and no step
-    /// goes out; steps and loads that are out still end.
-    pub fn pause(&mut self, paused: bool) {
-        self.paused = paused;
-        if paused {
-            return;
-        }
-        let waiting = self.entries.iter().filter(|(_, entry)| entry.phase == Phase::Paused);
-        let waiting: Vec<_> = waiting.map(|(id, _)| id.clone()).collect();
-        waiting.iter().for_each(|id| self.compute(id));
-        self.tick();
     }
 
     /// Takes every running request's blocks away: it starts over, with the tokens it has and

@@ -16,7 +16,7 @@ use kvbaton_actors::events::Event;
 use kvbaton_core::ids::{RequestId, TransferId};
 use kvbaton_core::receiver::LoadEnd;
 use kvbaton_model_engine::{
-    Action, Comparison, ModelEngine, Outcome, PrefixChain, Request, Step, Transfer,
+    Action, Comparison, Gate, ModelEngine, Outcome, PrefixChain, Request, Step, Transfer,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -114,7 +114,10 @@ impl Host {
                     self.model.abort(&request);
                 }
             }
-            Order::Freeze(frozen) => self.model.scheduler().pause(frozen),
+            Order::Freeze(frozen) => {
+                let gate = if frozen { Gate::Frozen } else { Gate::Open };
+                self.model.scheduler().set_gate(gate);
+            },
             Order::Drain(true) => {
                 self.later.get_or_insert_default();
             }
@@ -124,7 +127,7 @@ impl Host {
                 }
             }
             Order::GiveBack => {
-                self.model.scheduler().pause(true);
+                self.model.scheduler().set_gate(Gate::Frozen);
                 self.model.scheduler().preempt_all();
                 self.release_all().await;
             }
