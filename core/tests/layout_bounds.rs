@@ -285,6 +285,29 @@ fn a05_a_flat_buffer_is_a_run_of_pages_when_no_whole_page_is_left() {
 }
 
 #[test]
+fn a05_rows_without_room_for_their_page_are_not_counted() {
+    // Rows of 40 bytes carry 36, and the last one has 32.
+    let layout = build(|it| {
+        (it.strides[0], it.storage.len) = (40, Bytes(152));
+        it.spec = TensorSpec { kind: TensorKind::State, page_size: Bytes(36) };
+    });
+    assert_eq!(shape(&layout.expect("rows")), [(0, 40, 36, 3)]);
+    // Rows that all lie at one address are none.
+    let layout = build(|it| (it.strides[0], it.spec.kind) = (0, TensorKind::CircularBuffer));
+    assert_eq!(shape(&layout.expect("one row")), [(0, 0, 0, 0)]);
+    // Without a block, a flat buffer has no page.
+    let mut empty = tensor();
+    (empty.shape, empty.strides, empty.storage.len) = (vec![16], vec![1], Bytes(16));
+    assert!(matches!(
+        Layout::build(&[empty], 0, 1),
+        Err(LayoutError::PayloadExceedsStride { payload: 32, stride: 1, .. })
+    ));
+    // Of a dimension of one, the stride says nothing.
+    let single = |it: &mut Tensor| (it.shape, it.strides) = (vec![4, 1, 4, 8], vec![32, 7, 8, 1]);
+    assert_eq!(shape(&build(single).expect("dense")), [(0, 32, 32, 4)]);
+}
+
+#[test]
 fn a05_pages_divide_into_kernel_blocks_and_are_not_empty() {
     let page = |kind, size, ratio| {
         let mut tensor = tensor();

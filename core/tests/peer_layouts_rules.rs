@@ -156,7 +156,8 @@ fn l09_registering_again_forgets_peers_and_prepared_layouts() {
     assert!(table.register(broken).is_err());
     assert_eq!(table, before, "a refused registration changes nothing");
     table.register(local(tp(0, 1), &plain(P + 64, 0..2, 64), &[attention(1)])).expect("layout");
-    assert!(table.is_empty());
+    assert!(table.is_empty() && !before.is_empty());
+    assert_eq!(table.local().expect("registered").regions[0].base, Address(P + 64));
     assert_eq!(table.resolve(&pull(1, 11, false)), Resolution::Miss);
     let (layout, _) = ready(table.resolve(&pull(1, 11, true)));
     let copies = plan(&layout, &[&[0]], &[&[0]], UNKNOWN).expect("plan");
@@ -311,9 +312,20 @@ fn l02_only_equal_content_is_shared() {
     all.iter().for_each(|columns| drop(resolve(&mut kept, columns)));
     assert_eq!(kept.len(), all.len(), "each is found again");
     let ours = local(tp(0, 1), &plain(P, 0..2, 64), &[attention(1)]);
+    for broken in [
+        change(|it| it.layer_names[1] = "model.layers.7.attn".into()),
+        change(|it| it.layer_indices[1] = 7),
+        change(|it| it.kv_block_lens[1] = 63),
+    ] {
+        assert!(kept.resolve(&ours, peer(0, 1), &broken).is_err(), "found by other content");
+    }
     let elsewhere = kvbaton_core::plan::PeerTopology { pp_size: 2, ..peer(0, 1) };
     kept.resolve(&ours, elsewhere, &moved(0)).expect("alike");
     assert_eq!(kept.len(), all.len() + 1, "the peer's ranks count");
+    // Also where hash tables look at one that is not meant.
+    let mut many = prepared(1000, usize::MAX);
+    (0..1000).for_each(|step| drop(resolve(&mut many, &moved(step))));
+    assert_eq!(many.len(), 1000);
 }
 
 #[test]
