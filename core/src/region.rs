@@ -80,3 +80,21 @@ pub struct Copy {
     /// Length; never 0.
     pub len: Bytes,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a09_a_range_contains_what_lies_whole_in_it() {
+        let range = MemoryRange { start: Address(100), len: Bytes(8) };
+        let inside = |start, len| range.contains(Address(start), Bytes(len));
+        assert!(inside(100, 8) && inside(107, 1) && inside(108, 0));
+        assert!(!inside(99, 8) && !inside(100, 9) && !inside(101, 8));
+        assert!(!inside(108, 1) && !inside(99, 10) && !inside(u64::MAX, 8));
+        assert!(!inside(104, u64::MAX), "past the last address");
+        let endless = MemoryRange { start: Address(u64::MAX), len: Bytes(8) };
+        assert_eq!(endless.end(), None);
+        assert!(!endless.contains(Address(u64::MAX), Bytes(0)));
+    }
+}

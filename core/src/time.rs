@@ -46,3 +46,21 @@ impl fmt::Display for Timestamp {
         write!(f, "{:?}", Duration::from_nanos(self.0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_add_and_subtract_within_their_range() {
+        let (at, step) = (Timestamp(10), Duration::from_nanos(4));
+        assert_eq!((at + step, at - step), (Timestamp(14), Timestamp(6)));
+        assert_eq!(
+            (at.since(Timestamp(4)), Timestamp(4).since(at)),
+            (step + step / 2, Duration::ZERO)
+        );
+        assert_eq!((at - Duration::MAX, at + Duration::MAX), (Timestamp(0), Timestamp::NEVER));
+        assert_eq!(Timestamp::from_millis(2), Timestamp(2_000_000));
+        assert_eq!(Timestamp::from_millis(u64::MAX), Timestamp::NEVER);
+    }
+}

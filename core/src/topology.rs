@@ -30,7 +30,7 @@ impl Topology {
     pub fn paired_tp_ranks(self, remote_tp_size: u32) -> Result<SmallVec<[u32; 8]>, Incompatible> {
         let local = self.tp_size;
         let refuse = || Incompatible::TpSizesDoNotDivide { local, remote: remote_tp_size };
-        if local == 0 || remote_tp_size == 0 {
+        if remote_tp_size == 0 {
             return Err(refuse());
         }
         if local >= remote_tp_size {
@@ -56,7 +56,7 @@ impl Topology {
         remote_tp_size: u32,
     ) -> Result<(), Incompatible> {
         let paired = self.paired_tp_ranks(remote_tp_size)?;
-        if remote_tp_rank < remote_tp_size && paired.contains(&remote_tp_rank) {
+        if paired.contains(&remote_tp_rank) {
             return Ok(());
         }
         Err(Incompatible::RanksNotPaired {

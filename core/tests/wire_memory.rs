@@ -192,6 +192,17 @@ fn z01_a_count_that_is_claimed_reserves_nothing() {
 }
 
 #[test]
+fn z01_elements_of_several_bytes_are_reserved_by_their_least_size() {
+    // As many as allowed are claimed, and there are bytes for a few.
+    let junk = vec![0xc1; 800];
+    let claim = |head: &[u8]| read_within_bounds(&[head, &junk].concat()).unwrap();
+    claim(&one_field("req_blocks", &[0xdf, 0, 0, 0x10, 0]));
+    claim(b"\x81\xa3kvb\x9a\x01\xa0\x01\x01\x00\x01\x05\xc0\xc0\xdc\x10\x00");
+    claim(b"\x81\xa3kvb\x94\x02\x05\x00\xdc\x10\x00");
+    claim(&one_field("kvb", b"\x94\x01\x00\x05\xdc\x10\x00"));
+}
+
+#[test]
 fn z01_the_smallest_elements_stay_within_the_bound() {
     let full = |name: &str, header: [u8; 5], element: &[u8], count: usize| {
         let value = [&header[..], &element.repeat(count)].concat();

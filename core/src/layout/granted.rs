@@ -92,17 +92,6 @@ impl GrantableRows {
     }
 }
 
-/// Rows of `blocks` in `regions`, for a single use: see [`GrantableRows::granted_rows`].
-pub fn granted_rows(
-    regions: &[Region],
-    groups: &[GroupSpec],
-    kernel_blocks_per_block: u32,
-    blocks: &[BlockList],
-    out: &mut Vec<MemoryRange>,
-) {
-    GrantableRows::new(regions, groups, kernel_blocks_per_block, &[]).granted_rows(blocks, out);
-}
-
 impl Piece {
     /// Counts rows, and takes the whole row where every row has room for it.
     fn fitted(mut self, memory: &[MemoryRange]) -> Self {

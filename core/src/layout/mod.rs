@@ -11,7 +11,7 @@ mod tensor;
 pub use columns::{MAX_GROUPS, MAX_NAME_LEN, MAX_REGIONS, regions_from_columns};
 pub(crate) use columns::{check_memory, rows_are_whole, rows_in_memory};
 pub use error::LayoutError;
-pub use granted::{GrantableRows, granted_rows};
+pub use granted::GrantableRows;
 pub use tensor::{Tensor, TensorKind, TensorSpec, layer_index};
 
 use crate::ids::{Address, Bytes};
@@ -205,7 +205,7 @@ fn packed_view(tensor: &Tensor, flat_rows: u64) -> Option<View> {
     } else {
         let stride = tensor.row_stride();
         let is_run = tensor.shape[0].checked_mul(stride) == Some(len);
-        (is_run && stride > 0).then_some(stride)?
+        is_run.then_some(stride)?
     };
     if kind != TensorKind::Latent && tensor.heads_are_packed() {
         return None;
@@ -213,7 +213,8 @@ fn packed_view(tensor: &Tensor, flat_rows: u64) -> Option<View> {
     let page_contiguous = !flat && tensor.row_is_contiguous() && tensor.inner_bytes(1) <= stride;
     if page_contiguous {
         let (base, payload) = (tensor.address().0, tensor.inner_bytes(1));
-        let rows = rows_in(base, stride, payload, start + len).min(tensor.shape[0]);
+        // Rows are contiguous, so that all of them lie in the storage.
+        let rows = tensor.shape[0];
         let row_offset = Some(base - start);
         return Some(View { base, stride, payload, rows, row_offset, opaque: false });
     }

@@ -35,11 +35,10 @@ impl RankPair {
         self.local.tp_size == self.peer.tp_size
     }
 
-    /// Whether ranks of both sides hold equal parts, so that whole payloads move.
+    /// Whether ranks of both sides hold equal parts, so that whole payloads move. State
+    /// moves between equal sizes only, see [`Self::check`].
     pub(super) fn parts_are_equal(&self) -> bool {
         match self.spec.heads {
-            _ if self.same_size() => true,
-            _ if self.spec.kind == GroupKind::State => false,
             Heads::Replicated => true,
             Heads::Split(heads) => self.local.tp_size.min(heads) == self.peer.tp_size.min(heads),
         }
@@ -127,10 +126,8 @@ impl RankPair {
         let ours = HeadRange::of(heads, self.local.tp_rank.into(), tp);
         let theirs = HeadRange::of(heads, self.peer.tp_rank.into(), peer_tp);
         let bytes = local_len / ours.count;
-        if bytes == 0
-            || bytes * ours.count != local_len
-            || bytes.checked_mul(theirs.count)? != remote_len
-        {
+        // No payload is empty, so heads are not either.
+        if bytes * ours.count != local_len || bytes.checked_mul(theirs.count)? != remote_len {
             return None;
         }
         let first = ours.first.max(theirs.first);

@@ -276,9 +276,7 @@ impl Span {
     /// Rows from this span's first copied row to the one that ends where `next`'s first
     /// copied row starts; `None` when no row can. 0 where strides leave it open.
     fn join_rows(&self, next: &Self) -> Option<u64> {
-        if self.destination_stride != next.destination_stride
-            || self.source_stride != next.source_stride
-        {
+        if self.destination_stride != next.destination_stride {
             return Some(0);
         }
         let distance = next.destination.checked_sub(self.destination)?.checked_sub(self.len)?;

@@ -117,15 +117,11 @@ pub(super) fn zip_group(
         if drop_null && to.start == 0 {
             blocks = 1;
         } else {
-            push(
-                runs,
-                first,
-                RunPair {
-                    source: from.start * factor,
-                    destination: to.start * factor,
-                    rows: blocks * factor,
-                },
-            );
+            runs.push(RunPair {
+                source: from.start * factor,
+                destination: to.start * factor,
+                rows: blocks * factor,
+            });
         }
         from.advance(blocks);
         to.advance(blocks);
@@ -133,19 +129,6 @@ pub(super) fn zip_group(
     sort_and_merge(group, runs, first)?;
     check_rows(group, rule, &runs[first..])?;
     Ok(theirs)
-}
-
-/// Appends a pair, to the last one if it continues it.
-fn push(runs: &mut Vec<RunPair>, first: usize, next: RunPair) {
-    if runs.len() > first
-        && let Some(last) = runs.last_mut()
-        && last.source + last.rows == next.source
-        && last.destination + last.rows == next.destination
-    {
-        last.rows += next.rows;
-        return;
-    }
-    runs.push(next);
 }
 
 /// Orders `runs[first..]` by destination and merges what follows on; refuses rows that

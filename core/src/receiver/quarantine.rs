@@ -94,6 +94,7 @@ mod tests {
         assert_eq!(until(0, 4, 1), None);
         assert_eq!(until(3, 2, 1), Some(Timestamp(10)));
         assert_eq!(until(7, 1, 1), Some(Timestamp(20)));
+        assert_eq!(until(11, 1, 1), None, "the block after the last");
         assert_eq!(until(3, 2, 10), None);
         assert_eq!(until(10, 1, 10), Some(Timestamp(20)));
     }

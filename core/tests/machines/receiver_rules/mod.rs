@@ -1,5 +1,6 @@
 //! D's rules and the failures that D's machine designs out.
 
+mod counts;
 mod discovery;
 mod drops;
 mod ends;
