@@ -162,6 +162,7 @@ fn a08_copies_of_a_run_of_blocks_come_together_unless_layers_join() {
 fn a08_the_first_copy_of_a_group_joins_the_last_one_before_it() {
     let side = |base| [row(0, base, 10, 10), Row { group: 1, ..row(1, base + 40, 10, 10) }];
     let prepared = equal(&side(P), &side(D));
+    assert_eq!(prepared.group_count(), 2);
     assert_eq!(copies(&prepared, &[&[1, 3], &[0, 2]]), [(10, 10, 10), (30, 30, 20), (60, 60, 10)]);
     assert_eq!(copies(&prepared, &[&[2], &[0]]), [(20, 20, 10), (40, 40, 10)]);
     // Blocks that continue those of the group before are its own all the same.
