@@ -30,8 +30,9 @@ impl Receiver {
         }
     }
 
-    /// D's engine needs every block back `[R03]`: every load fails as [`LoadFailureReason::Reset`],
-    /// and P is asked to drop it, or to release what was not pulled yet. Blocks come back once grants are revoked `[G02]`.
+    /// D's engine needs every block back `[R03]`: every load fails as
+    /// [`LoadFailureReason::Reset`], and P is asked to drop it, or to release what was not
+    /// pulled yet. Blocks come back once grants are revoked `[G02]`.
     pub fn abort_transfers(&mut self, now: Timestamp) {
         let text = "the decode engine was reset while it loaded: recompute it";
         self.cut_all_short(LoadFailureReason::Reset, text, now);
