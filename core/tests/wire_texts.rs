@@ -2,7 +2,9 @@
 
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::fingerprint::Fingerprint;
-use kvbaton_core::ids::{Address, Bytes, Generation, Grant, Incarnation, LayoutId, SessionAddress};
+use kvbaton_core::ids::{
+    Address, Bytes, Generation, Grant, Incarnation, LayoutId, SessionAddress, WeightVersion,
+};
 use kvbaton_core::region::{GroupKind, MemoryRange};
 use kvbaton_core::wire::{
     DropTransfers, FailureReason, LayoutColumns, LayoutExtension, Pull, PullExtension, PullRequest,
@@ -65,6 +67,7 @@ fn w_a_pull_of_our_own_is_described_whole() {
         incarnation: Incarnation(0x11),
         generation: Generation(0x22),
         timeout: Duration::from_millis(1500),
+        weights: WeightVersion(7),
     });
     let runs: BlockList = (0..10).flat_map(|run| [run * 10, run * 10 + 1]).collect();
     pull.requests = vec![PullRequest {
@@ -80,6 +83,7 @@ fn w_a_pull_of_our_own_is_described_whole() {
         [
             "pull from 10.0.0.2:7, 1 request",
             "peer: ours, revision 1, features 0x3f, generation 0x0000000000000022, waits 1.5s",
+            "runs weights 7",
             "meant for the run of P 0x0000000000000011",
             "D rank: TP 1 of 4, PP size 2",
             "layout id 0x000000000000004d, with the layout:",
@@ -100,7 +104,7 @@ fn w_a_pull_of_our_own_is_described_whole() {
     );
     pull.extension.as_mut().expect("ours").incarnation = Incarnation(0);
     let text = describe(&ToPrefill::Pull(pull));
-    assert_eq!(lines(&text)[2], "meant for any run of P");
+    assert_eq!(lines(&text)[3], "meant for any run of P");
 }
 
 #[test]
