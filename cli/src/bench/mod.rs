@@ -5,6 +5,7 @@ mod cpu;
 mod data;
 mod idle;
 mod lanes;
+mod lifecycle;
 mod peers;
 mod progress;
 mod table;
@@ -27,6 +28,7 @@ enum What {
     Control(control::ControlArgs),
     Data(data::DataArgs),
     Idle(idle::IdleArgs),
+    Lifecycle(lifecycle::LifecycleArgs),
 }
 
 /// Runs the command.
@@ -41,5 +43,6 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         What::Control(args) => control::run(args),
         What::Data(args) => data::run(args),
         What::Idle(args) => idle::run(args),
+        What::Lifecycle(args) => lifecycle::run(args),
     }
 }
