@@ -10,6 +10,7 @@ mod peers;
 mod progress;
 mod table;
 pub mod target;
+mod wake;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -29,6 +30,7 @@ enum What {
     Data(data::DataArgs),
     Idle(idle::IdleArgs),
     Lifecycle(lifecycle::LifecycleArgs),
+    Wake(wake::WakeArgs),
 }
 
 /// Runs the command.
@@ -44,5 +46,6 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         What::Data(args) => data::run(args),
         What::Idle(args) => idle::run(args),
         What::Lifecycle(args) => lifecycle::run(args),
+        What::Wake(args) => wake::run(args),
     }
 }
