@@ -43,9 +43,9 @@ impl Fleet {
     /// When a process cannot be started.
     pub fn start(args: &DemoArgs, model: Model, deadline: Instant) -> Result<Self> {
         let sides = [(Side::Prefill, args.prefills), (Side::Decode, args.decodes)];
-        let specs = sides.into_iter().flat_map(|(side, count)| {
-            (0..count).map(move |_| specification(args, model, side))
-        });
+        let specs = sides
+            .into_iter()
+            .flat_map(|(side, count)| (0..count).map(move |_| specification(args, model, side)));
         Self::of(specs.collect(), deadline, args.seed)
     }
 

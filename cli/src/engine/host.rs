@@ -92,7 +92,8 @@ impl EngineHost {
         let weights = ranks.iter().map(|_| WeightsMemory::new(spec.weight_bytes, WEIGHTS.version));
         let weights = weights.collect::<Result<Vec<_>>>()?;
         let (port, orders) = mailbox();
-        let ports = ranks.iter().map(|(_, rank)| Arc::new(rank.node().handle()) as Arc<dyn RankPort>);
+        let ports =
+            ranks.iter().map(|(_, rank)| Arc::new(rank.node().handle()) as Arc<dyn RankPort>);
         let engine = Engine::start(spec.lifecycle(), Arc::new(port), ports.collect())?;
         let host = Self {
             engine,

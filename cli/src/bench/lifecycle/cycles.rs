@@ -184,11 +184,7 @@ fn median(samples: &[u64]) -> u64 {
     samples[samples.len() / 2]
 }
 
-fn finish(
-    mut traffic: Traffic<'_>,
-    result: &mut CyclesResult,
-    cycled: Result<()>,
-) -> Result<()> {
+fn finish(mut traffic: Traffic<'_>, result: &mut CyclesResult, cycled: Result<()>) -> Result<()> {
     let count = std::mem::take(&mut traffic.count);
     result.requests = count.ended;
     result.right = count.right;

@@ -68,8 +68,18 @@ fn tell(args: &LifecycleArgs, result: &CaseResult, results: &mut Vec<CaseResult>
 
 fn print(results: &[CaseResult], cycles: Option<&CyclesResult>) {
     let heading = [
-        "case", "policy", "requests", "right", "recomputed", "retried", "aborted", "failed",
-        "down ms", "up ms", "KV+weights MiB", "processes MiB",
+        "case",
+        "policy",
+        "requests",
+        "right",
+        "recomputed",
+        "retried",
+        "aborted",
+        "failed",
+        "down ms",
+        "up ms",
+        "KV+weights MiB",
+        "processes MiB",
     ];
     let mut table = Table::new(&heading);
     for it in results {
