@@ -46,6 +46,9 @@ pub enum EngineError {
         /// Its transport's reason.
         why: String,
     },
+    /// Its thread could not be made.
+    #[error("the thread of the engine's lifecycle cannot be started: {0}")]
+    Thread(String),
 }
 
 /// How an engine stands.

@@ -5,10 +5,12 @@ mod cpu;
 mod data;
 mod idle;
 mod lanes;
+mod lifecycle;
 mod peers;
 mod progress;
 mod table;
 pub mod target;
+mod wake;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -27,6 +29,8 @@ enum What {
     Control(control::ControlArgs),
     Data(data::DataArgs),
     Idle(idle::IdleArgs),
+    Lifecycle(lifecycle::LifecycleArgs),
+    Wake(wake::WakeArgs),
 }
 
 /// Runs the command.
@@ -41,5 +45,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         What::Control(args) => control::run(args),
         What::Data(args) => data::run(args),
         What::Idle(args) => idle::run(args),
+        What::Lifecycle(args) => lifecycle::run(args),
+        What::Wake(args) => wake::run(args),
     }
 }

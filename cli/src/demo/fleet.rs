@@ -37,24 +37,34 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Starts every engine; they become ready later.
+    /// Starts the demo's engines; they become ready later.
     ///
     /// # Errors
     /// When a process cannot be started.
     pub fn start(args: &DemoArgs, model: Model, deadline: Instant) -> Result<Self> {
-        let (hearing, heard) = channel();
-        let mut fleet = Self { slots: Vec::new(), heard, hearing, deadline, seed: args.seed };
         let sides = [(Side::Prefill, args.prefills), (Side::Decode, args.decodes)];
-        for (side, count) in sides {
-            for index in 0..count {
-                let mut spec = specification(args, model, side);
-                spec.id = fleet.id(side, index, 0);
-                let slot = fleet.slots.len();
-                let child = Child::start(&spec, slot, 0, fleet.hearing.clone())?;
-                let (bootstrap, heard) = (None, Instant::now());
-                let slot = Slot { spec, index, life: 0, child, ready: false, bootstrap, heard };
-                fleet.slots.push(slot);
-            }
+        let specs = sides
+            .into_iter()
+            .flat_map(|(side, count)| (0..count).map(move |_| specification(args, model, side)));
+        Self::of(specs.collect(), deadline, args.seed)
+    }
+
+    /// Starts an engine of each specification, whose id does not matter.
+    ///
+    /// # Errors
+    /// When a process cannot be started.
+    pub fn of(specs: Vec<EngineSpec>, deadline: Instant, seed: u64) -> Result<Self> {
+        let (hearing, heard) = channel();
+        let mut fleet = Self { slots: Vec::new(), heard, hearing, deadline, seed };
+        for mut spec in specs {
+            let slot = fleet.slots.len();
+            let of_side = |it: &&Slot| it.spec.side == spec.side;
+            let index = fleet.slots.iter().filter(of_side).count() as u32;
+            spec.id = fleet.id(spec.side, index, 0);
+            let child = Child::start(&spec, slot, 0, fleet.hearing.clone())?;
+            let (bootstrap, heard) = (None, Instant::now());
+            let slot = Slot { spec, index, life: 0, child, ready: false, bootstrap, heard };
+            fleet.slots.push(slot);
         }
         Ok(fleet)
     }
@@ -82,6 +92,12 @@ impl Fleet {
     #[must_use]
     pub fn all_ready(&self) -> bool {
         self.slots.iter().all(|slot| slot.ready)
+    }
+
+    /// The process id of the place's engine.
+    #[must_use]
+    pub fn pid(&self, slot: usize) -> u32 {
+        self.slots[slot].child.pid()
     }
 
     /// Which process has the place now.
@@ -268,5 +284,7 @@ fn specification(args: &DemoArgs, model: Model, side: Side) -> EngineSpec {
         load_timeout_ms: load * 1000,
         hold_timeout_ms: hold * 1000,
         write_timeout_ms: write * 1000,
+        drain_ms: 10_000,
+        weight_bytes: 1 << 20,
     }
 }

@@ -3,9 +3,9 @@
 mod args;
 mod chaos;
 mod child;
-mod fleet;
+pub(crate) mod fleet;
 mod jobs;
-mod message;
+pub(crate) mod message;
 pub mod process;
 mod report;
 mod router;

@@ -1,12 +1,14 @@
 //! An engine process: commands on stdin, reports on stdout, one thread that drives the
 //! engine and sleeps while there is nothing to do.
 
-use super::message::{FromEngine, ToEngine};
-use crate::engine::{EngineHost, EngineSpec, Side, monotonic_nanos};
+use super::message::{FromEngine, Operated, ToEngine};
+use crate::engine::{EngineHost, EngineSpec, Operate, Side, monotonic_nanos};
 use anyhow::{Context, Result};
-use futures_executor::block_on;
+use futures_executor::{block_on, block_on_stream};
+use kvbaton_actors::engine::{Asked, EngineHandle};
 use kvbaton_actors::events::Event;
 use kvbaton_actors::node::NodeHandle;
+use kvbaton_core::lifecycle::engine::{Operation, Outcome};
 use kvbaton_transport_tcp::bootstrap::{BootstrapConfig, BootstrapServer};
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -19,6 +21,7 @@ const SETTLE_LOOK: Duration = Duration::from_millis(20);
 enum Input {
     Command(ToEngine),
     Event { rank: usize, at: u64, event: Event },
+    Asked(Asked),
 }
 
 /// Runs the engine that `spec` describes, until it is told to stop.
@@ -33,8 +36,16 @@ pub fn run(spec: &str) -> Result<()> {
         Side::Decode => None,
     };
     let url = server.as_ref().map(BootstrapServer::url);
-    let mut host = EngineHost::start(spec, url.as_deref())?;
+    let (mut host, orders) = EngineHost::start(spec, url.as_deref())?;
     let (sender, inputs) = channel();
+    let asked = sender.clone();
+    std::thread::Builder::new().name("lifecycle".into()).spawn(move || {
+        for order in block_on_stream(orders) {
+            if asked.send(Input::Asked(order)).is_err() {
+                return;
+            }
+        }
+    })?;
     for (rank, handle) in host.handles().into_iter().enumerate() {
         let sender = sender.clone();
         std::thread::Builder::new()
@@ -96,6 +107,14 @@ fn drive(host: &mut EngineHost, inputs: &Receiver<Input>) -> Result<()> {
         };
         match input {
             Ok(Input::Event { rank, at, event }) => host.event(rank, at, event),
+            Ok(Input::Asked(asked)) => host.asked(asked),
+            Ok(Input::Command(ToEngine::Operate { id, operate })) => {
+                let engine = host.lifecycle();
+                std::thread::Builder::new()
+                    .name(format!("operation-{id}"))
+                    .spawn(move || say_operated(&engine, id, operate))?;
+            }
+            Ok(Input::Command(ToEngine::Measure)) => say(&FromEngine::Measured(host.measure()))?,
             Ok(Input::Command(ToEngine::Submit(submit))) => host.submit(submit),
             Ok(Input::Command(ToEngine::Abort { request })) => host.abort(&request),
             Ok(Input::Command(ToEngine::Settle { within_ms })) => {
@@ -118,6 +137,23 @@ fn drive(host: &mut EngineHost, inputs: &Receiver<Input>) -> Result<()> {
                 say(&FromEngine::Settled(snapshot))?;
             }
         }
+    }
+}
+
+fn say_operated(engine: &EngineHandle, id: u64, operate: Operate) {
+    let began = Instant::now();
+    let ended = match Operation::try_from(operate) {
+        Ok(operation) => block_on(engine.ask(operation)).map_err(|error| error.to_string()),
+        Err(error) => Err(error),
+    };
+    let took_us = began.elapsed().as_micros() as u64;
+    let emptied = match &ended {
+        Ok(Outcome::Reset { done, .. }) => Some(*done),
+        _ => None,
+    };
+    let ended = Operated { took_us, error: ended.err(), emptied };
+    if let Err(error) = say(&FromEngine::Operated { id, ended }) {
+        tracing::error!(%error, "an operation's end is not heard");
     }
 }
 

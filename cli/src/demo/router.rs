@@ -106,7 +106,9 @@ impl<'a> Router<'a> {
                             chaos.back(slot);
                         }
                     }
-                    FromEngine::Settled(_) => {}
+                    FromEngine::Settled(_)
+                    | FromEngine::Operated { .. }
+                    | FromEngine::Measured(_) => {}
                 }
             }
             self.cancel_overdue();
@@ -219,7 +221,7 @@ impl<'a> Router<'a> {
             Notice::Refused { request, why } => {
                 self.attempt_failed(number(&request), why);
             }
-            Notice::SendEnded { .. } => {}
+            Notice::SendEnded { .. } | Notice::Recomputed { .. } | Notice::BlocksBack { .. } => {}
         }
     }
 

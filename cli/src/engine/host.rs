@@ -1,15 +1,20 @@
 //! The driver of one engine: carries the scheduler's actions out on ranks and nodes, and
 //! tells the scheduler how they ended.
 
+use super::clock::monotonic_nanos;
 use super::computing::{Computed, Computing};
 use super::gather::Gather;
+use super::lifecycle::End;
 use super::memory::RankNode;
 use super::notice::{Notice, Outcome, Source, Submit};
 use super::spec::{EngineSpec, Side, WEIGHTS};
 use super::transfers::{LoadFailed, Loading};
+use super::weights::WeightsMemory;
 use crate::mapping::Mapping;
 use anyhow::{Context, Result};
+use futures_channel::mpsc::UnboundedReceiver;
 use futures_executor::block_on;
+use kvbaton_actors::engine::{Asked, Engine, RankPort, mailbox};
 use kvbaton_actors::events::Event;
 use kvbaton_actors::node::NodeHandle;
 use kvbaton_actors::node::registration::Memory;
@@ -17,7 +22,7 @@ use kvbaton_core::ids::{Address, BlockId, RequestId, TransferId};
 use kvbaton_core::receiver::LoadEnd;
 use kvbaton_model_engine::{
     Action, Outcome as ModelOutcome, PrefixChain, Rank, RankLayout, RankPlace, Request, Role,
-    Scheduler, SchedulerConfig, Shape, Step, Transfer,
+    Scheduler, SchedulerConfig, Shape, Step, Transfer, Until,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,16 +34,27 @@ pub(super) struct Running {
     pub(super) source: Option<Source>,
     /// Whether its prompt's KV was loaded and not yet compared.
     uncompared: bool,
+    /// Whether its prompt was computed here, or is to be loaded.
+    begun: bool,
 }
 
-/// A scheduler, its ranks and their nodes.
+/// A scheduler, its ranks and their nodes, and the lifecycle of all of them.
 pub struct EngineHost {
+    /// Dropped before the nodes, which it gives orders to.
+    pub(super) engine: Engine,
     pub(super) spec: EngineSpec,
     pub(super) scheduler: Scheduler,
     pub(super) ranks: Vec<(Rank, RankNode)>,
+    /// Each rank's.
+    pub(super) weights: Vec<WeightsMemory>,
+    /// Ends of orders that are waited for.
+    pub(super) ends: Vec<(Until, End)>,
+    /// The request that was aborted last, and when.
+    aborted: Option<(RequestId, u64)>,
+    steps: usize,
     computing: Computing,
     /// Which group last used each block.
-    group_of: Vec<Option<u16>>,
+    pub(super) group_of: Vec<Option<u16>>,
     pub(super) requests: BTreeMap<String, Running>,
     pub(super) loads: Gather<Loading>,
     pub(super) sends: Gather<Vec<String>>,
@@ -47,10 +63,14 @@ pub struct EngineHost {
 
 impl EngineHost {
     /// Maps memory, starts a node per rank, registers; on P also announces at `bootstrap`.
+    /// What the lifecycle asks comes out of the receiver, and goes to [`Self::asked`].
     ///
     /// # Errors
     /// When the model cannot be split so, or memory, ports or the bootstrap server refuse.
-    pub fn start(spec: EngineSpec, bootstrap: Option<&str>) -> Result<Self> {
+    pub fn start(
+        spec: EngineSpec,
+        bootstrap: Option<&str>,
+    ) -> Result<(Self, UnboundedReceiver<Asked>)> {
         let shape = spec.model.shape();
         let places = RankPlace::all(spec.tp, spec.pp);
         let rank = |place| {
@@ -69,17 +89,29 @@ impl EngineHost {
             on_load_failure: spec.on_load_failure(),
         });
         let group_of = vec![None; spec.blocks as usize];
-        Ok(Self {
+        let weights = ranks.iter().map(|_| WeightsMemory::new(spec.weight_bytes, WEIGHTS.version));
+        let weights = weights.collect::<Result<Vec<_>>>()?;
+        let (port, orders) = mailbox();
+        let ports =
+            ranks.iter().map(|(_, rank)| Arc::new(rank.node().handle()) as Arc<dyn RankPort>);
+        let engine = Engine::start(spec.lifecycle(), Arc::new(port), ports.collect())?;
+        let host = Self {
+            engine,
             spec,
             scheduler,
             ranks,
+            weights,
+            ends: Vec::new(),
+            aborted: None,
+            steps: 0,
             computing: Computing::default(),
             group_of,
             requests: BTreeMap::new(),
             loads: Gather::default(),
             sends: Gather::default(),
             notices: VecDeque::new(),
-        })
+        };
+        Ok((host, orders))
     }
 
     /// Its nodes' handles, by rank: their events go to [`Self::event`].
@@ -116,13 +148,16 @@ impl EngineHost {
                 let _ = block_on(handle.prefill_started(request.as_str().into(), id.clone()));
             }
         }
-        self.requests.insert(request, Running { prompt, source, uncompared: true });
+        let running = Running { prompt, begun: source.is_some(), source, uncompared: true };
+        self.requests.insert(request, running);
         self.drain();
     }
 
     /// Ends a request; unknown ones are fine.
     pub fn abort(&mut self, request: &str) {
-        self.scheduler.abort(&request.into());
+        let id = RequestId::from(request);
+        self.aborted = Some((id.clone(), monotonic_nanos()));
+        self.scheduler.abort(&id);
         self.drain();
     }
 
@@ -170,7 +205,12 @@ impl EngineHost {
     }
 
     /// Carries out what the scheduler wants. Loads that it starts together share a pull.
-    fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
+        self.carry_all_out();
+        self.tell_ends();
+    }
+
+    fn carry_all_out(&mut self) {
         loop {
             let mut loads = Vec::new();
             while let Some(action) = self.scheduler.next_action() {
@@ -216,7 +256,12 @@ impl EngineHost {
                     let _ = rank.node().release_remote(vec![load.clone()]);
                 }
             }
-            Action::Free { blocks, .. } => {
+            Action::Free { request, blocks } => {
+                if let Some((_, at)) = self.aborted.take_if(|(id, _)| *id == request) {
+                    let took = monotonic_nanos() - at;
+                    let request = request.as_str().to_owned();
+                    self.notices.push_back(Notice::BlocksBack { request, took });
+                }
                 for block in blocks {
                     // A block that no step and no load has named holds nothing.
                     if let Some(group) = self.group_of[block.0 as usize] {
@@ -244,11 +289,18 @@ impl EngineHost {
         for (group, blocks) in step.table.groups.iter().enumerate() {
             self.belong(group, blocks);
         }
+        let now = self.scheduler.weights();
+        self.steps += 1;
+        self.weights.iter().for_each(|it| it.check(now.version, self.steps));
         let running = self.requests.get_mut(step.request.as_str());
         let loaded = running.and_then(|it| {
+            if step.from < it.prompt.len() && std::mem::replace(&mut it.begun, true) {
+                let request = step.request.as_str().to_owned();
+                self.notices.push_back(Notice::Recomputed { request });
+            }
             let first = std::mem::take(&mut it.uncompared);
             let whole = first && step.from == step.to && step.to == it.prompt.len();
-            let prefix = || PrefixChain::new(WEIGHTS, &it.prompt).hashes().to_vec();
+            let prefix = || PrefixChain::new(now, &it.prompt).hashes().to_vec();
             whole.then(|| Step { from: 0, prefix: prefix(), ..step.clone() })
         });
         self.computing.push(step, loaded);

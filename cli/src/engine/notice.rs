@@ -92,6 +92,18 @@ pub enum Notice {
         /// The first that does.
         first: Option<String>,
     },
+    /// The engine computes a request's prompt, on D although it was to be loaded, on P again.
+    Recomputed {
+        /// The request.
+        request: String,
+    },
+    /// The blocks of the request that was aborted last are back.
+    BlocksBack {
+        /// The request.
+        request: String,
+        /// Nanoseconds since the abort was asked for.
+        took: u64,
+    },
     /// The request's answer.
     Answer {
         /// The request.
@@ -117,6 +129,21 @@ pub struct Snapshot {
     pub bytes_received: u64,
     /// Writes refused by its data planes (late, stale or out of range).
     pub refused_writes: u64,
-    /// Each node's metrics in Prometheus' text format.
+    /// Each node's metrics in Prometheus' text format, then the lifecycle's.
     pub metrics: Vec<String>,
+}
+
+/// What of an engine's memory is there, in bytes over all its ranks.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Measured {
+    /// The lifecycle's state.
+    pub state: String,
+    /// KV memory in place.
+    pub kv_resident: u64,
+    /// Weights in place.
+    pub weights_resident: u64,
+    /// Weights kept elsewhere.
+    pub weights_kept: u64,
+    /// The whole process.
+    pub process_resident: u64,
 }

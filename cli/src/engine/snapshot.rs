@@ -32,6 +32,7 @@ impl EngineHost {
                 data.refused_grant + data.refused_generation + data.refused_range;
             snapshot.metrics.push(rank.node().metrics());
         }
+        snapshot.metrics.push(self.engine.metrics());
         snapshot
     }
 }

@@ -2,15 +2,17 @@
 
 use super::model::Model;
 use anyhow::{Context, Result};
+use kvbaton_actors::engine::EngineConfig;
 use kvbaton_actors::node::{NodeConfig, Role};
-use kvbaton_core::ids::EngineId;
+use kvbaton_core::ids::{EngineId, WeightVersion};
+use kvbaton_core::lifecycle::engine::Bounds;
 use kvbaton_model_engine::{OnLoadFailure, RankPlace, Weights};
 use kvbaton_transport_tcp::{TcpConfig, TcpTransport};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The weights that every engine of a demo runs with.
-pub const WEIGHTS: Weights = Weights { model: 1, version: 1 };
+/// The weights that every engine starts with; the version that nodes start with, too.
+pub const WEIGHTS: Weights = Weights { model: 1, version: 0 };
 
 /// Which side an engine plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -58,6 +60,10 @@ pub struct EngineSpec {
     pub hold_timeout_ms: u64,
     /// How long a write may take, in milliseconds.
     pub write_timeout_ms: u64,
+    /// How long a pause that waits lets D pull what is held, in milliseconds.
+    pub drain_ms: u64,
+    /// Weights of each rank, in bytes.
+    pub weight_bytes: usize,
 }
 
 impl EngineSpec {
@@ -72,11 +78,20 @@ impl EngineSpec {
         let mut config = NodeConfig::new(EngineId::from(self.id.as_str()), role);
         config.topology = place.into();
         config.bootstrap = bootstrap.map(Into::into);
+        config.sleep = true;
         config.receiver.load_timeout = Duration::from_millis(self.load_timeout_ms);
         config.sender.hold_timeout = Duration::from_millis(self.hold_timeout_ms);
         config.sender.pull_timeout = Duration::from_millis(self.hold_timeout_ms);
         config.sender.write_timeout = Duration::from_millis(self.write_timeout_ms);
         config
+    }
+
+    /// The configuration of its lifecycle.
+    #[must_use]
+    pub fn lifecycle(&self) -> EngineConfig {
+        let drain = Duration::from_millis(self.drain_ms);
+        let weights = WeightVersion(WEIGHTS.version);
+        EngineConfig { bounds: Bounds { drain, ..Bounds::default() }, sleep: true, weights }
     }
 
     /// The transport of each of its nodes: loopback, free ports.

@@ -1,5 +1,7 @@
 //! The stand-alone node's HTTP interface.
 
+use super::engine::ServeEngine;
+use super::lifecycle;
 use super::options::ServeArgs;
 use crate::mapping::Mapping;
 use anyhow::{Context, Result};
@@ -8,10 +10,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use kvbaton_actors::engine::{Engine, EngineHandle};
 use kvbaton_actors::events::Event;
 use kvbaton_actors::node::{Load, Node, NodeHandle};
 use kvbaton_core::blocks::BlockList;
-use kvbaton_core::receiver::LoadEnd;
+use kvbaton_core::ids::RequestId;
+use kvbaton_core::receiver::{LoadEnd, LoadError};
 use kvbaton_core::sender::Ended;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,22 +27,32 @@ const LONGEST_SECONDS: f64 = 600.0;
 /// Most bytes of KV in one answer.
 const LONGEST_READ: usize = 64 << 20;
 
+/// What handlers share.
 #[derive(Clone)]
-struct Serving {
-    node: NodeHandle,
+pub(super) struct Serving {
+    pub node: NodeHandle,
     metrics: Arc<dyn Fn() -> String + Send + Sync>,
-    mapping: Arc<Mapping>,
+    pub mapping: Arc<Mapping>,
+    engine: Arc<ServeEngine>,
+    pub lifecycle: EngineHandle,
 }
 
 /// Serves until the process is told to end; `ready` is called with the address.
 pub(super) fn serve(
     node: &Node,
+    (engine, lifecycle): (Arc<ServeEngine>, &Engine),
     mapping: &Arc<Mapping>,
     args: &ServeArgs,
     ready: impl FnOnce(&str),
 ) -> Result<()> {
-    let serving =
-        Serving { node: node.handle(), metrics: node.metrics_source(), mapping: mapping.clone() };
+    let metrics = [node.metrics_source(), lifecycle.metrics_source()];
+    let serving = Serving {
+        node: node.handle(),
+        metrics: Arc::new(move || metrics.iter().map(|of| of()).collect()),
+        mapping: mapping.clone(),
+        engine,
+        lifecycle: lifecycle.handle(),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let address = (args.host.as_str(), args.http_port);
@@ -64,7 +78,10 @@ async fn told_to_end() {
 }
 
 fn router(serving: Serving) -> Router {
-    Router::new()
+    let operations = lifecycle::PATHS.iter().fold(Router::new(), |router, (path, operation)| {
+        router.route(path, lifecycle::handler(operation))
+    });
+    operations
         .route("/health", get(|| async { "ok" }))
         .route("/status", get(status))
         .route("/metrics", get(|State(it): State<Serving>| async move { (it.metrics)() }))
@@ -96,6 +113,7 @@ fn done() -> Response {
 async fn status(State(it): State<Serving>) -> Response {
     let Some(status) = it.node.status().await else { return conflict(&"the node has stopped") };
     Json(json!({
+        "engine": lifecycle::status(&it).await,
         "registration": format!("{:?}", status.registration),
         "held": status.sender.held, "transfers": status.sender.transfers,
         "writes": status.sender.writes, "open_pulls": status.sender.open_pulls,
@@ -118,6 +136,11 @@ struct Wait {
 async fn events(State(it): State<Serving>, Query(query): Query<Wait>) -> Json<Vec<Value>> {
     let bound = bounded(query.wait);
     let events = tokio::time::timeout(bound, it.node.events()).await.unwrap_or_default();
+    for event in &events {
+        if let Event::LoadEnded { request, .. } = event {
+            it.engine.ended(request);
+        }
+    }
     Json(events.iter().map(event).collect())
 }
 
@@ -157,8 +180,12 @@ async fn kv(State(it): State<Serving>, Query(range): Query<Range>) -> Response {
     match bytes.flatten() {
         Some(bytes) => bytes.into_response(),
         None => {
-            let why =
-                format!("the range lies outside the KV memory or exceeds {LONGEST_READ} bytes");
+            let why = match it.mapping.is_mapped() {
+                true => {
+                    format!("the range lies outside the KV memory or exceeds {LONGEST_READ} bytes")
+                }
+                false => "the KV memory is asleep".to_owned(),
+            };
             (StatusCode::RANGE_NOT_SATISFIABLE, why).into_response()
         }
     }
@@ -180,6 +207,9 @@ struct Hold {
 }
 
 async fn hold(State(it): State<Serving>, Json(body): Json<Hold>) -> Response {
+    if let Err(error) = it.engine.may_hold() {
+        return conflict(&error);
+    }
     let (request, transfer) = (body.request.into(), body.transfer.into());
     match it.node.hold(request, transfer, lists(&body.blocks), body.end_token).await {
         Ok(()) => done(),
@@ -218,6 +248,11 @@ struct Loads {
 }
 
 async fn load(State(it): State<Serving>, Json(body): Json<Loads>) -> Response {
+    let requests: Vec<RequestId> =
+        body.loads.iter().map(|load| load.request.as_str().into()).collect();
+    if let Err(error) = it.engine.admit(requests.iter().cloned()) {
+        return conflict(&error);
+    }
     let loads = body.loads.into_iter().map(|load| Load {
         request: load.request.into(),
         transfer: load.transfer.into(),
@@ -227,6 +262,11 @@ async fn load(State(it): State<Serving>, Json(body): Json<Loads>) -> Response {
         end_token: load.end_token,
     });
     let results = it.node.load(loads.collect()).await;
+    // A request that was loading already is refused here and stays the earlier load's.
+    let lost = |result: &Result<(), LoadError>| matches!(result, Err(error) if !matches!(error, LoadError::AlreadyLoading { .. }));
+    for (request, _) in requests.iter().zip(&results).filter(|(_, result)| lost(result)) {
+        it.engine.ended(request);
+    }
     let refused: Vec<Value> = results
         .into_iter()
         .map(|result| result.map_or_else(|error| json!(error.to_string()), |()| Value::Null))
@@ -261,8 +301,7 @@ async fn unregister(State(it): State<Serving>, Json(body): Json<Drain>) -> Respo
 }
 
 async fn restore(State(it): State<Serving>) -> Response {
-    // SAFETY: the mapping lives until the node has been dropped, see `super::run`.
-    match unsafe { it.node.restore() }.await {
+    match it.engine.restore().await {
         Ok(()) => done(),
         Err(error) => conflict(&error),
     }

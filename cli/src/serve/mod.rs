@@ -1,10 +1,14 @@
 //! `kvbaton serve`: a stand-alone node, driven over HTTP.
 
 mod api;
+mod engine;
+mod lifecycle;
 mod options;
 
 use crate::mapping::Mapping;
 use anyhow::{Context, Result};
+use engine::{ServeEngine, ServePort};
+use kvbaton_actors::engine::Engine;
 use kvbaton_actors::node::Node;
 use kvbaton_transport_tcp::TcpTransport;
 use kvbaton_transport_tcp::bootstrap::{BootstrapConfig, BootstrapServer};
@@ -30,12 +34,17 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     let config = args.node_config(url.clone())?;
     let layout = args.layout(&mapping, config.topology)?;
     let node = Node::start(config, TcpTransport::new(args.transport()?))?;
-    // SAFETY: the mapping outlives the node (it is dropped after it, below), and nobody
-    // here relies on the bytes of blocks that loads are writing.
+    // SAFETY: the mapping outlives the node (it is dropped after it, below) and is unmapped
+    // only while it is not registered (`ServeEngine`), and nobody here relies on the bytes of
+    // blocks that loads are writing.
     unsafe { node.register(layout) }?;
-    let served = api::serve(&node, &mapping, args, |http| {
+    let engine = Arc::new(ServeEngine::new(node.handle(), mapping.clone()));
+    let port = Arc::new(ServePort(engine.clone()));
+    let lifecycle = Engine::start(args.lifecycle()?, port, vec![Arc::new(node.handle())])?;
+    let served = api::serve(&node, (engine, &lifecycle), &mapping, args, |http| {
         say(args, &node, url.as_deref(), http);
     });
+    drop(lifecycle);
     drop(node);
     drop(mapping);
     served

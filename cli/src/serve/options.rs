@@ -3,11 +3,13 @@
 use crate::mapping::Mapping;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
+use kvbaton_actors::engine::EngineConfig;
 use kvbaton_actors::node::registration::Memory;
 use kvbaton_actors::node::{NodeConfig, Role};
 use kvbaton_core::fingerprint::Fingerprint;
 use kvbaton_core::ids::Bytes;
 use kvbaton_core::layout::{Layout, Tensor, TensorKind, TensorSpec};
+use kvbaton_core::lifecycle::engine::Bounds;
 use kvbaton_core::plan::{GroupSpec, Heads, LocalLayout};
 use kvbaton_core::region::GroupKind;
 use kvbaton_core::topology::Topology;
@@ -22,6 +24,16 @@ use std::time::Duration;
 /// For interoperation tests and for operators who want to see a node alone. It is driven
 /// over HTTP: GET /status, /metrics, /health, /events?wait=SECONDS, /kv?offset=N&len=N;
 /// POST /hold, /abort, /release, /load, /drop, /unregister, /restore with JSON bodies.
+///
+/// Its lifecycle: POST /pause {"mode": "abort"|"wait"|"keep", "clear": false}, /resume,
+/// /sleep {"level": 0|1|2, "mode": …}, /wake {"parts": "all"|"weights"|"kv"},
+/// /release-kv {"mode": …}, /update-weights {"version": N, "mode": …}, /abort-transfers,
+/// /abort-requests, /reset {"running": false}. Each answers once it is done or has been taken
+/// back: 200; 409 when the engine is busy, was resumed or cannot do it now; 504 when something
+/// did not end in time, with its name; 500 when a part failed. "mode" is "keep" unless said.
+/// Asleep at level 1 or 2 the KV memory is the system's again. GET /status shows the state,
+/// for how long, what runs and what it waits for.
+///
 /// The memory holds --layers layers one after the other, each --blocks blocks of
 /// --block-bytes bytes. Log lines go to stderr: warnings, or what RUST_LOG asks for
 /// (RUST_LOG=kvbaton_actors=debug shows every pull and write).
@@ -103,6 +115,16 @@ pub struct ServeArgs {
     /// Seconds that a write may take.
     #[arg(long, default_value_t = 30.0)]
     write_timeout: f64,
+    /// Whether memory may sleep. The node does not start where its transport cannot.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    sleep: bool,
+    /// Seconds that a pause in mode wait with clearing leaves D to pull what is held.
+    #[arg(long, default_value_t = 10.0)]
+    drain: f64,
+    /// Seconds that an operation waits for loads to finish, blocks to come back or memory to
+    /// be out of use, each.
+    #[arg(long, default_value_t = 30.0)]
+    patience: f64,
     /// Layouts of D ranks that a prefill keeps.
     #[arg(long, default_value_t = 1024)]
     peer_layouts: usize,
@@ -159,10 +181,25 @@ impl ServeArgs {
         };
         config.bootstrap = bootstrap.map(Into::into);
         config.peer_layouts = self.peer_layouts;
+        config.sleep = self.sleep;
         config.sender.hold_timeout = seconds(self.hold_timeout, "hold-timeout")?;
         config.sender.write_timeout = seconds(self.write_timeout, "write-timeout")?;
         config.receiver.load_timeout = seconds(self.load_timeout, "load-timeout")?;
         Ok(config)
+    }
+
+    pub(super) fn lifecycle(&self) -> Result<EngineConfig> {
+        let patience = seconds(self.patience, "patience")?;
+        let drain = Duration::try_from_secs_f64(self.drain).context("--drain")?;
+        let bounds = Bounds {
+            drain,
+            finish: patience,
+            blocks: patience,
+            release: patience,
+            lease: patience + Bounds::default().lease,
+            ..Bounds::default()
+        };
+        Ok(EngineConfig { bounds, sleep: self.sleep, ..EngineConfig::default() })
     }
 
     pub(super) fn transport(&self) -> Result<TcpConfig> {
