@@ -9,6 +9,7 @@ mod memory;
 mod node;
 mod settings;
 mod status;
+mod vllm;
 
 use pyo3::prelude::*;
 
@@ -34,5 +35,8 @@ fn _kvbaton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<memory::Group>()?;
     module.add_class::<event::SendEnded>()?;
     module.add_class::<event::LoadEnded>()?;
-    module.add_class::<bootstrap::BootstrapServer>()
+    module.add_class::<bootstrap::BootstrapServer>()?;
+    module.add_class::<vllm::ConnectorSettings>()?;
+    module.add_class::<vllm::SchedulerSide>()?;
+    module.add_class::<vllm::WorkerSide>()
 }

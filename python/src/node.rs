@@ -29,9 +29,9 @@ pub struct Node {
 }
 
 /// A node and the memory it uses; the fields end in this order.
-struct Running {
-    node: Inner,
-    handle: NodeHandle,
+pub struct Running {
+    pub node: Inner,
+    pub handle: NodeHandle,
     /// What keeps registered memory alive.
     owners: Mutex<Vec<Arc<Owner>>>,
 }
@@ -354,7 +354,7 @@ impl Node {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn running(&self) -> PyResult<Arc<Running>> {
+    pub fn running(&self) -> PyResult<Arc<Running>> {
         self.lock().clone().ok_or_else(errors::stopped)
     }
 

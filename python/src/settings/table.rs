@@ -112,26 +112,6 @@ impl Table {
         }
     }
 
-    /// One of `choices`.
-    pub fn choice<T: Copy>(
-        &mut self,
-        key: &'static str,
-        choices: &[(&'static str, T)],
-    ) -> Result<Option<T>, String> {
-        let Some(value) = self.take(key) else { return Ok(None) };
-        let found = match &value {
-            Value::Text(text) => choices.iter().find(|(name, _)| name == text),
-            _ => None,
-        };
-        match found {
-            Some((_, choice)) => Ok(Some(*choice)),
-            None => {
-                let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-                Err(wrong(key, &format!("one of {}", names.join(", ")), &value))
-            }
-        }
-    }
-
     /// Nothing must be left.
     pub fn finish(self) -> Result<(), String> {
         let Some((key, _)) = self.values.first_key_value() else { return Ok(()) };
