@@ -7,6 +7,7 @@
 
 pub mod align;
 pub mod blocks;
+pub mod connector;
 pub mod deadlines;
 pub mod directory;
 pub mod fingerprint;
