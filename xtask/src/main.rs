@@ -78,9 +78,9 @@ enum Command {
     ModelCheck(model_check::Options),
     /// Changes core in small ways and looks whether a test fails.
     ///
-    /// Every mutant is tested by the tests of its part of core; one that survives them by all
-    /// of core's and the fuzz targets' own. Prints the score, caught of those that build, and
-    /// the survivors. Exits with 1 when it is below 95 %, or when a survivor is not in
+    /// All mutants are built at once, each behind a switch, and then meet those tests of core
+    /// and of the fuzz targets that run through their places. Prints the score, caught of those
+    /// that build, and the survivors. Exits with 1 when it is below 95 %, or when a survivor is not in
     /// `core/mutants.survivors.txt` with a reason. Installs cargo-mutants by itself.
     Mutants(mutants::Options),
 }
