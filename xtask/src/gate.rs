@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the steps, in order.
 
 use crate::report::{Line, Outcome, render};
-use crate::{fuzz, run, setup, tools};
+use crate::{fuzz, python, run, setup, tools};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -48,6 +48,10 @@ enum Step {
     Peers,
     /// real peers: Mooncake's transfer engine, libzmq, pulls that vLLM sent
     Interop,
+    /// the Python package: builds, types, tests, example
+    Python,
+    /// the connector inside real vLLM: `cargo xtask test-vllm`
+    Vllm,
 }
 
 const QUICK: [Step; 3] = [Step::Format, Step::Lints, Step::Tests];
@@ -101,6 +105,8 @@ impl Step {
             ),
             Self::Peers => ("peers", "cargo xtask setup"),
             Self::Interop => ("interop", "real Mooncake and ZeroMQ peers, pulls that vLLM sent"),
+            Self::Python => ("python", "the Python package: build, types, tests, example"),
+            Self::Vllm => ("vllm", "the connector inside real vLLM"),
         }
     }
 
@@ -149,6 +155,17 @@ impl Step {
                 }
                 tests(&["-p", INTEROP_CRATE])
             }
+            Self::Python => {
+                let peers = before.iter().find(|line| line.step == "peers");
+                if peers.is_some_and(|line| line.outcome.failed()) {
+                    return Ok(Outcome::NotRun("its environment could not be installed".into()));
+                }
+                python::test()
+            }
+            // It takes an hour and gigabytes: it has a command of its own.
+            Self::Vllm => Ok(Outcome::NotRun(python::vllm_missing().unwrap_or_else(|| {
+                "a suite of its own, for before a release: `cargo xtask test-vllm`".into()
+            }))),
         }
     }
 }

@@ -4,6 +4,7 @@ mod fuzz;
 mod gate;
 mod model_check;
 mod mutants;
+mod python;
 mod report;
 mod run;
 mod setup;
@@ -49,6 +50,13 @@ enum Command {
     /// Debian's libibverbs1; as root it is installed with apt-get when it is missing,
     /// otherwise the command is printed. Running it again changes nothing.
     Setup(setup::Options),
+    /// Runs the connector inside real vLLM, on the CPU, next to the stock one.
+    ///
+    /// Builds the package optimized, installs it beside vLLM in `.vllm` (made by `cargo xtask
+    /// setup --vllm`), and runs `python/vllm_tests`: every pairing of ours with stock 0.32 and
+    /// 0.33, failures, sleep. Takes an hour; `cargo xtask test-vllm test_requests.py -k prefix`
+    /// runs a part, arguments go to pytest. Exits with 1 when something failed.
+    TestVllm(python::Options),
     /// Runs simulated clusters by seed, with faults, until an oracle objects.
     ///
     /// Builds the simulation (checked arithmetic, optimized; minutes at first) and hands it
@@ -90,6 +98,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Test(options) => gate::test(&options).map(passed),
         Command::Setup(options) => setup::setup(&options).map(|()| ExitCode::SUCCESS),
+        Command::TestVllm(options) => python::test_vllm(&options).map(passed),
         Command::Sim(options) => sim::sim(&options).map(ExitCode::from),
         Command::Alarm(options) => sim::alarm(&options).map(ExitCode::from),
         Command::Fuzz(options) => fuzz::fuzz(&options).map(passed),

@@ -30,6 +30,12 @@ impl Outcome {
         Self::Tests { tally, whole: success || tally.failed > 0 }
     }
 
+    /// The same of pytest.
+    pub fn of_pytest(output: &str, success: bool) -> Self {
+        let tally = Tally::of_pytest(output);
+        Self::Tests { tally, whole: success || tally.failed > 0 }
+    }
+
     /// (passed, failed), each test as one, each other step as one.
     pub fn counts(&self) -> (u64, u64) {
         match self {

@@ -14,6 +14,10 @@ pub struct Options {
     /// wheel (a download of about 400 MB).
     #[arg(long)]
     bench_peers: bool,
+    /// Also real vLLM 0.32 and 0.33 on the CPU with a tiny model, in `.vllm`: what
+    /// `cargo xtask test-vllm` runs (about 4 GB, a few minutes; needs Python 3.11 and unzip).
+    #[arg(long)]
+    vllm: bool,
 }
 
 /// The release whose connector is the reference.
@@ -36,16 +40,25 @@ const LIBRARIES: [(&str, &str); 4] = [
 /// When something cannot be installed, with what to do about it.
 pub fn setup(options: &Options) -> Result<()> {
     environment()?;
-    install("requirements.txt", &[])?;
+    let peers = workspace::peers();
+    install(&peers.join("requirements.txt"), "peers", &[])?;
     import(PEER_IMPORTS)?;
+    install(&workspace::python().join("requirements.txt"), "python", &[])?;
     if options.bench_peers {
         // NIXL's wheel names torch, which writing from addresses does not need.
-        install("requirements-bench.txt", &["--no-deps"])?;
+        install(&peers.join("requirements-bench.txt"), "bench", &["--no-deps"])?;
         import(BENCH_IMPORTS)?;
         let folder = connector()?;
         println!("  vLLM's connector is in {}", folder.display());
     }
     println!("  peers are ready: {}", workspace::venv_python().display());
+    if options.vllm {
+        println!("  setting up vLLM in .vllm (downloads about 1 GB at first)");
+        let mut setup = run::command("bash");
+        setup.arg(workspace::python().join("vllm_tests/setup.sh")).arg(workspace::vllm());
+        run::must(setup).context("vLLM's packages; is a package index reachable?")?;
+        println!("  vLLM is ready: {}", workspace::vllm().display());
+    }
     Ok(())
 }
 
@@ -68,16 +81,15 @@ fn environment() -> Result<()> {
 }
 
 /// Installs a list of pinned packages, unless exactly this list was installed already.
-fn install(list: &str, flags: &[&str]) -> Result<()> {
-    let path = workspace::peers().join(list);
-    let wanted = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
-    let stamp = workspace::venv().join(list);
+fn install(path: &Path, name: &str, flags: &[&str]) -> Result<()> {
+    let wanted = fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
+    let stamp = workspace::venv().join(format!("{name}-installed.txt"));
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(());
     }
-    println!("  installing tests/peers/{list} into .venv");
+    println!("  installing {} into .venv", path.display());
     let mut pip = pip("install");
-    pip.args(flags).arg("-r").arg(&path);
+    pip.args(flags).arg("-r").arg(path);
     run::must(pip).context("the peers' packages; is a package index reachable?")?;
     fs::write(&stamp, wanted).with_context(|| format!("{}", stamp.display()))
 }

@@ -32,6 +32,27 @@ impl Tally {
         sum
     }
 
+    /// The last line of a pytest run: `3 passed, 1 failed, 1 skipped in 0.12s`. An error
+    /// outside of a test counts as one that failed.
+    pub fn of_pytest(output: &str) -> Self {
+        let mut found = Self::default();
+        let summary =
+            output.lines().rev().find(|line| line.contains(" in ") && line.ends_with('s'));
+        let counts = summary.unwrap_or_default().split([',', '=']);
+        for count in counts {
+            let mut words = count.split_whitespace();
+            let (Some(number), Some(what)) = (words.next(), words.next()) else { continue };
+            let Ok(number) = number.parse::<u64>() else { continue };
+            match what {
+                "passed" => found.passed += number,
+                "failed" | "error" | "errors" => found.failed += number,
+                "skipped" => found.ignored += number,
+                _ => {}
+            }
+        }
+        found
+    }
+
     /// The sum of two.
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -57,6 +78,13 @@ test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 7 filtered out; fin
 test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 4.00s
 ";
         assert_eq!(Tally::of(output), Tally { passed: 15, failed: 2, ignored: 1 });
+    }
+
+    #[test]
+    fn pytest_counts_in_its_last_line() {
+        let output = "....F\n1 failed, 39 passed, 2 skipped, 1 warning, 1 error in 13.09s\n";
+        assert_eq!(Tally::of_pytest(output), Tally { passed: 39, failed: 2, ignored: 2 });
+        assert_eq!(Tally::of_pytest("no such file"), Tally::default());
     }
 
     #[test]

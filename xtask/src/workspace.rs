@@ -23,6 +23,16 @@ pub fn peers() -> PathBuf {
     root().join("tests/peers")
 }
 
+/// The Python package.
+pub fn python() -> PathBuf {
+    root().join("python")
+}
+
+/// Where `cargo xtask setup --vllm` puts vLLM.
+pub fn vllm() -> PathBuf {
+    root().join(".vllm")
+}
+
 /// Where tools are installed that are no dependency of the workspace.
 pub fn tools() -> PathBuf {
     root().join("target/tools")

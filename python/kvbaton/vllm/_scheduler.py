@@ -48,8 +48,13 @@ class Scheduler:
     def bind(self, kv_cache_manager) -> None:
         """Called from the engine's scheduler, once it has its blocks."""
         self._manager = kv_cache_manager
-        engine = _caller_with("pause_state", "kv_cache_manager")
-        self._engine = weakref.ref(engine) if engine is not None else None
+        engine = _calling_scheduler()
+        if engine is None:
+            logger.warning(
+                "The engine's scheduler was not found: held requests keep the engine awake"
+            )
+            return
+        self._engine = weakref.ref(engine)
 
     def added(self, request) -> None:
         params = request.kv_transfer_params
@@ -149,15 +154,16 @@ def _leave_last_token(request) -> None:
     request.max_tokens = 1
 
 
-def _caller_with(*names: str) -> Any:
-    """The nearest caller that has these attributes. The engine gives connectors no other
-    way to know whether it is paused."""
+def _calling_scheduler() -> Any:
+    """The engine's scheduler, which calls this from its constructor. The engine gives
+    connectors no other way to know whether it is paused."""
     frame = sys._getframe(1)
     for _ in range(8):
         if frame is None:
             return None
         caller = frame.f_locals.get("self")
-        if all(hasattr(caller, name) for name in names):
+        # Of the class: the object is not complete yet.
+        if hasattr(type(caller), "pause_state"):
             return caller
         frame = frame.f_back
     return None
