@@ -334,9 +334,7 @@ pub struct AbortTransfers;
 impl Handler<AbortTransfers> for DecodeReceiver {
     type Result = ();
     fn handle(&mut self, _: AbortTransfers, context: &mut Self::Context) {
-        let now = self.clock.now();
-        self.machine.abort_transfers(now);
-        self.machine.flush(now);
+        self.machine.abort_transfers(self.clock.now());
         self.drain(context);
     }
 }
@@ -352,9 +350,7 @@ pub struct SetWeights(
 impl Handler<SetWeights> for DecodeReceiver {
     type Result = ();
     fn handle(&mut self, SetWeights(version): SetWeights, context: &mut Self::Context) {
-        let now = self.clock.now();
-        self.machine.set_weights(version, now);
-        self.machine.flush(now);
+        self.machine.set_weights(version, self.clock.now());
         self.drain(context);
     }
 }

@@ -315,6 +315,24 @@ fn r04_a_running_request_starts_over_with_the_tokens_it_has() {
 }
 
 #[test]
+fn r04_a_load_cut_short_is_recomputed_from_the_start_whatever_the_policy() {
+    for policy in [OnLoadFailure::Fail, OnLoadFailure::Recompute] {
+        let mut d = scheduler(&dense(4), 20, Role::Decode, policy);
+        d.add_request(request("a", 8, 1, load("t"))).unwrap();
+        assert_eq!(names(&actions(&mut d)), ["load a 0..8"]);
+        assert!(d.load_cut_short(&id("a")));
+        assert!(!d.load_cut_short(&id("a")), "once");
+        assert_eq!(run(&mut d), ["free a", "compute a 0..8", "answer a 1"]);
+    }
+    let mut d = scheduler(&dense(4), 20, Role::Decode, OnLoadFailure::Recompute);
+    d.add_request(request("a", 8, 1, load("t"))).unwrap();
+    actions(&mut d);
+    d.abort(&id("a"));
+    assert!(d.load_cut_short(&id("a")));
+    assert!(names(&actions(&mut d)).iter().all(|it| !it.starts_with("compute")), "it is gone");
+}
+
+#[test]
 fn r07_a_queued_load_is_given_up_when_weights_change() {
     let mut d = scheduler(&dense(4), 20, Role::Decode, OnLoadFailure::Fail);
     d.set_gate(Gate::Frozen);
@@ -328,7 +346,7 @@ fn r07_a_queued_load_is_given_up_when_weights_change() {
 enum Op {
     Add { prompt: Vec<u32>, max_tokens: usize, kind: u8 },
     Act,
-    Load { which: prop::sample::Index, fails: bool },
+    Load { which: prop::sample::Index, ends: u8 },
     Computed(prop::sample::Index),
     Sent(prop::sample::Index),
     Abort(prop::sample::Index),
@@ -345,7 +363,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (prompt, 1usize..9, 0u8..3).prop_map(|(prompt, max_tokens, kind)| Op::Add { prompt, max_tokens, kind }),
         6 => Just(Op::Act),
-        3 => (index(), any::<bool>()).prop_map(|(which, fails)| Op::Load { which, fails }),
+        3 => (index(), 0u8..3).prop_map(|(which, ends)| Op::Load { which, ends }),
         8 => index().prop_map(Op::Computed),
         2 => index().prop_map(Op::Sent),
         2 => index().prop_map(Op::Abort),
@@ -418,9 +436,13 @@ fn campaign(shape: &Arc<Shape>, blocks: u32, policy: OnLoadFailure, ops: Vec<Op>
                 }
             }
             Op::Act => world.drain(&mut s),
-            Op::Load { which, fails } => {
+            Op::Load { which, ends } => {
                 if let Some(id) = take(&mut world.loading, which) {
-                    assert!(if fails { s.load_failed(&id) } else { s.load_finished(&id) });
+                    assert!(match ends {
+                        0 => s.load_failed(&id),
+                        1 => s.load_cut_short(&id),
+                        _ => s.load_finished(&id),
+                    });
                 }
             }
             Op::Computed(which) => {

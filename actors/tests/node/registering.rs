@@ -118,6 +118,38 @@ fn s01_a_drain_that_fails_for_a_load_leaves_the_prefill_side_usable() {
 }
 
 #[test]
+fn s01_a_drain_that_fails_says_who_uses_memory_for_what_and_for_how_long() {
+    runtime::run(async {
+        let world = plain().await;
+        world.hold("p-1", "t-1", 1, 1).await;
+        world.network.memory.lock().unwrap().stall = true;
+        world.hold("p-2", "t-2", 3, 2).await;
+        world.decode.load(vec![load("d-2", "t-2", 8, 2)]).await;
+        let stalled = || !world.network.memory.lock().unwrap().stalled.is_empty();
+        within_bound(&world.network, "a write", stalled).await;
+        let users = |failed| match failed {
+            Err(RegistrationError::InUse { users, .. }) => users,
+            other => panic!("memory is in use: {other:?}"),
+        };
+        let (d, p) = (world.decode.session(), world.prefill.address().unwrap());
+        let of_p = users(world.prefill.unregister(DRAIN).await);
+        let of_d = users(world.decode.unregister(DRAIN).await);
+        let must = [
+            "request p-1 (transfer t-1) waits for D, for ".to_owned(),
+            format!("request p-2 (transfer t-2) is being written to {d}, for "),
+            format!("request d-2 loads transfer t-2 from engine prefill-1 ({p}), for "),
+        ];
+        let all: Vec<String> = of_p.into_iter().chain(of_d).collect();
+        assert_eq!(all.len(), must.len(), "{all:?}");
+        for (is, must) in all.iter().zip(&must) {
+            let took = is.strip_prefix(must).and_then(|rest| rest.strip_suffix(" s so far"));
+            assert!(took.is_some_and(|it| it.parse::<f64>().is_ok()), "{is}, must be {must}…");
+        }
+        world.network.go_on();
+    });
+}
+
+#[test]
 fn s03_memory_that_cannot_be_registered_again_is_not_unregistered() {
     runtime::run(async {
         let world = plain().await;

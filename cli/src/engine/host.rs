@@ -6,7 +6,7 @@ use super::gather::Gather;
 use super::memory::RankNode;
 use super::notice::{Notice, Outcome, Source, Submit};
 use super::spec::{EngineSpec, Side, WEIGHTS};
-use super::transfers::Loading;
+use super::transfers::{LoadFailed, Loading};
 use crate::mapping::Mapping;
 use anyhow::{Context, Result};
 use futures_executor::block_on;
@@ -157,8 +157,11 @@ impl EngineHost {
             Event::LoadEnded { request, end, .. } => {
                 let failure = match end {
                     LoadEnd::Loaded => None,
-                    LoadEnd::Failed(failure) => Some(failure.message),
-                    LoadEnd::Dropped => Some("dropped".to_owned()),
+                    LoadEnd::Failed(failure) => {
+                        let is_reset = failure.reason.is_reset();
+                        Some(LoadFailed { why: failure.message, is_reset })
+                    }
+                    LoadEnd::Dropped => Some(LoadFailed::by("dropped")),
                 };
                 self.load_ended(request.as_str(), rank, at, failure);
             }

@@ -15,7 +15,22 @@ pub(super) struct Loading {
     blocks: u64,
     bytes: u64,
     hit_tokens: usize,
-    failure: Option<String>,
+    failure: Option<LoadFailed>,
+}
+
+/// Why a load failed.
+#[derive(Debug)]
+pub(super) struct LoadFailed {
+    /// In words.
+    pub why: String,
+    /// A reset of either engine cut it short: it is recomputed, never failed `[R04]`.
+    pub is_reset: bool,
+}
+
+impl LoadFailed {
+    pub fn by(why: impl Into<String>) -> Self {
+        Self { why: why.into(), is_reset: false }
+    }
 }
 
 impl EngineHost {
@@ -90,7 +105,8 @@ impl EngineHost {
             for (load, taken) in loads.iter().zip(taken) {
                 if let Err(error) = taken {
                     let at = monotonic_nanos();
-                    self.load_ended(load.request.as_str(), rank, at, Some(error.to_string()));
+                    let failed = LoadFailed::by(error.to_string());
+                    self.load_ended(load.request.as_str(), rank, at, Some(failed));
                 }
             }
         }
@@ -102,12 +118,14 @@ impl EngineHost {
         request: &str,
         rank: usize,
         at: u64,
-        failure: Option<String>,
+        failure: Option<LoadFailed>,
     ) {
         let failed = failure.is_some();
         let ended = self.loads.report(request, rank, |load| {
             load.last = load.last.max(at);
+            let is_reset = [&load.failure, &failure].into_iter().flatten().any(|it| it.is_reset);
             load.failure = load.failure.take().or(failure);
+            load.failure.iter_mut().for_each(|it| it.is_reset = is_reset);
         });
         let id = RequestId::from(request);
         let Some(load) = ended else {
@@ -132,10 +150,14 @@ impl EngineHost {
                 });
                 self.scheduler.load_finished(&id);
             }
-            Some(why) => {
-                let recomputes = self.spec.recompute;
+            Some(LoadFailed { why, is_reset }) => {
+                let recomputes = self.spec.recompute || is_reset;
                 self.notices.push_back(Notice::LoadFailed { request, why, recomputes });
-                self.scheduler.load_failed(&id);
+                if is_reset {
+                    self.scheduler.load_cut_short(&id);
+                } else {
+                    self.scheduler.load_failed(&id);
+                }
             }
         }
     }

@@ -305,7 +305,11 @@ impl Receiver {
             return;
         }
         load.dropped = true;
+        let quarantined = load.phase == Phase::Quarantined;
         self.give_up(id, now);
+        if quarantined {
+            self.flush(now);
+        }
     }
 
     /// Does what is due.

@@ -30,8 +30,9 @@ impl Receiver {
         }
     }
 
-    /// D's engine needs every block back `[R03]`: every load fails as [`LoadFailureReason::Reset`],
-    /// and P is asked to drop it. Blocks come back once grants are revoked `[G02]`.
+    /// D's engine needs every block back `[R03]`: every load fails as
+    /// [`LoadFailureReason::Reset`], and P is asked to drop it, or to release what was not
+    /// pulled yet. Blocks come back once grants are revoked `[G02]`.
     pub fn abort_transfers(&mut self, now: Timestamp) {
         let text = "the decode engine was reset while it loaded: recompute it";
         self.cut_all_short(LoadFailureReason::Reset, text, now);
@@ -47,10 +48,11 @@ impl Receiver {
             });
             self.give_up(id, now);
         }
+        self.flush(now); // only now: nothing is pulled to be dropped
     }
 
-    /// Ends a load that D's engine does not want any more. P is told, and so is one that was
-    /// not asked yet: it may hold blocks for it.
+    /// Ends a load that D's engine does not want any more. P is told, at the next flush also
+    /// one that was not asked yet: it may hold blocks for it.
     pub(super) fn give_up(&mut self, id: LoadId, now: Timestamp) {
         let Some(load) = self.loads.get_mut(&id) else { return };
         match load.phase {
@@ -62,7 +64,6 @@ impl Receiver {
                 self.timers.clear(&Timer::Quarantine(id));
                 self.staged.push(id);
                 self.report_then_release(id);
-                self.flush(now);
             }
         }
     }

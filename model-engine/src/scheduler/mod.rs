@@ -216,6 +216,17 @@ impl Scheduler {
         true
     }
 
+    /// The request's load was cut short by a reset of either engine, and no byte of it can land
+    /// any more: it starts over with 0 computed tokens, whatever the failure policy `[R04]`.
+    pub fn load_cut_short(&mut self, id: &RequestId) -> bool {
+        let Some(entry) = self.in_phase(id, Phase::Loading) else { return false };
+        match entry.fate {
+            Fate::GoOn => self.start_over(id),
+            Fate::StartOver | Fate::Aborted => self.end_cut_short(id),
+        }
+        true
+    }
+
     /// The request's transfer is over (sent, released or expired) and nothing reads its
     /// blocks any more.
     pub fn send_finished(&mut self, id: &RequestId) -> bool {

@@ -20,6 +20,8 @@ pub struct ExplainedFailures {
     /// Faults and operations that go on.
     going_on: u32,
     last: Option<u64>,
+    /// Engines may run different weights since one was updated, for as long as they like.
+    updated: bool,
     ours: Lives<()>,
 }
 
@@ -34,6 +36,7 @@ impl ExplainedFailures {
             by_chance: !plan.odds.is_calm(),
             going_on: 0,
             last: None,
+            updated: false,
             ours: Lives::default(),
         }
     }
@@ -64,6 +67,7 @@ impl Oracle for ExplainedFailures {
                 self.last = self.by_chance.then_some(event.at).or(self.last);
                 self.by_chance = false;
             }
+            What::WeightsUpdated { .. } => self.updated = true,
             What::SiteFired(_)
             | What::MessageLost { .. }
             | What::Disconnected { .. }
@@ -84,7 +88,8 @@ impl Oracle for ExplainedFailures {
         // Too much work for the bounds is a cause that needs no fault.
         let overload =
             ["TimedOut", "Overloaded", "Expired"].iter().any(|it| why.reason.contains(it));
-        if !self.is_disturbed(event.at) && !overload {
+        let differ = self.updated && why.reason.contains("OtherWeights");
+        if !self.is_disturbed(event.at) && !overload && !differ {
             return Err(format!(
                 "{node}: {request} failed although nothing went wrong of late: {}",
                 why.message
@@ -123,6 +128,16 @@ mod tests {
         let healed = quiet().world(What::Healed);
         legal(ExplainedFailures::new(&odd), healed.clone().at(120_000).d(failed()));
         caught(ExplainedFailures::new(&odd), healed.at(120_002).d(failed()), "nothing went");
+    }
+
+    #[test]
+    fn r07_engines_whose_weights_differ_explain_a_refusal_for_other_weights_alone() {
+        let oracle = || ExplainedFailures::new(&plan());
+        let refused = || load_failed("r1", "Prefill(OtherWeights)", "request r1: other weights");
+        let updated = || Story::new().engine(1, What::WeightsUpdated { version: 2 }).at(90_000);
+        legal(oracle(), updated().d(refused()));
+        caught(oracle(), updated().d(failed()), "nothing went");
+        caught(oracle(), Story::new().at(90_000).d(refused()), "nothing went");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::names::request;
 use crate::receiver_driver::{Kind, ReceiverDriver, address};
 use kvbaton_core::ids::WeightVersion;
-use kvbaton_core::receiver::{LoadEnd, LoadFailureReason, ReceiverConfig};
+use kvbaton_core::receiver::{LoadEnd, LoadFailureReason, LoadSpec, LoadUse, ReceiverConfig};
 use kvbaton_core::wire::{FailureReason, Status};
 
 const TWO: &[&[Kind]] = &[&[Kind::Ours], &[Kind::Ours]];
@@ -74,7 +74,6 @@ fn r07_r03_p10_a_load_that_was_not_pulled_yet_ends_at_once_and_p_is_told_to_rele
                 d.abort_transfers()
             }
             assert_eq!(d.failure("a"), reason);
-            d.flush();
             d.discover(&[&[Kind::Ours]]);
             let pull = d.pull_to(0, 0);
             assert!(d.pulls[&pull].pull.requests[0].groups.is_empty(), "an empty pull releases");
@@ -113,6 +112,31 @@ fn r03_g03_a_reset_load_waits_for_p_where_revoking_proves_nothing() {
     d.failed(d.pull_to(0, 0), "a", FailureReason::Dropped, true);
     d.revoke_all();
     assert_eq!(d.failure("a"), RESET, "the first failure is kept");
+}
+
+#[test]
+fn r03_p09_nothing_is_pulled_that_a_reset_gives_up() {
+    let mut d = ReceiverDriver::new();
+    let first = d.spec("first");
+    let blocks = first.blocks.clone();
+    d.accept(first).unwrap();
+    d.flush();
+    d.discover(&[&[Kind::Stock]]);
+    d.drop_load("first");
+    d.revoke_all();
+    let again = LoadSpec { blocks, ..d.spec("again") };
+    d.accept(again).unwrap();
+    d.flush();
+    let uses: Vec<_> = d.receiver.in_use().map(|it| it.state).collect();
+    assert_eq!(uses, [LoadUse::EarlierWriter]);
+    let late = d.spec("late");
+    d.accept(late).unwrap();
+    let before = d.sent.len();
+    d.abort_transfers();
+    assert_eq!((d.failure("again"), d.failure("late")), (RESET, RESET));
+    let released = d.sent[before..].iter().flat_map(|id| &d.pulls[id].pull.requests);
+    let released: Vec<_> = released.map(|it| (it.request_id.clone(), it.groups.len())).collect();
+    assert_eq!(released, [(request("again"), 0), (request("late"), 0)], "released, not loaded");
 }
 
 #[test]

@@ -123,6 +123,16 @@ fn r07_a_d_of_other_weights_is_told_both_versions_and_who_does_not_say_is_served
 }
 
 #[test]
+fn r07_p02_a_d_of_other_weights_is_told_with_the_start_and_not_only_with_the_hold() {
+    let mut p = SenderDriver::new();
+    p.set_weights(7);
+    let pull = p.pull(Ask::of(0, &["a"]).weights(8));
+    assert_eq!(p.answer(pull), None, "P's engine has not named it: it may be updated first");
+    p.started("a").unwrap();
+    assert_eq!(p.answer(pull), Some(OTHER));
+}
+
+#[test]
 fn r07_the_other_d_ranks_of_a_transfer_are_served_and_a_release_needs_no_weights() {
     let mut p = SenderDriver::new();
     p.set_weights(1);

@@ -74,6 +74,8 @@ pub(super) fn names() -> Vec<String> {
         FailureReason::AlreadyUsed,
         FailureReason::Unavailable,
         FailureReason::Overloaded,
+        FailureReason::Reset,
+        FailureReason::OtherWeights,
     ];
     let load = [
         LoadFailureReason::UnknownEngine,
@@ -82,6 +84,8 @@ pub(super) fn names() -> Vec<String> {
         LoadFailureReason::Unreachable,
         LoadFailureReason::TimedOut,
         LoadFailureReason::Unregistered,
+        LoadFailureReason::Reset,
+        LoadFailureReason::WeightsUpdated,
     ];
     let load = load.into_iter().chain(prefill.map(LoadFailureReason::Prefill));
     let mut names: Vec<_> = PLAIN.iter().map(|it| (*it).to_owned()).collect();

@@ -4,6 +4,7 @@
 use super::expect;
 use super::gather::Gather;
 use super::lifecycle::{Orders, WeightsAt};
+use super::loads::Ending;
 use super::order::{Hold, Input, Order, Source, Submit, Told};
 use super::start::Rank;
 use crate::history::{Lane, What};
@@ -14,7 +15,6 @@ use crate::world::model;
 use futures_channel::mpsc::UnboundedSender;
 use kvbaton_actors::events::Event;
 use kvbaton_core::ids::{RequestId, TransferId};
-use kvbaton_core::receiver::LoadEnd;
 use kvbaton_model_engine::{
     Action, Comparison, ModelEngine, Outcome, PrefixChain, Request, Step, Transfer,
 };
@@ -40,7 +40,7 @@ pub struct Host {
     pub(super) model: ModelEngine<SimMemory>,
     pub(super) inbox: UnboundedSender<Input>,
     pub(super) running: BTreeMap<RequestId, Running>,
-    pub(super) loads: Gather<bool>,
+    pub(super) loads: Gather<Ending>,
     pub(super) sends: Gather<()>,
     pub(super) orders: Orders,
     /// Transfers given up before they were held.
@@ -137,7 +137,7 @@ impl Host {
         match event {
             Event::SendEnded { request, .. } => self.sent(rank, &request),
             Event::LoadEnded { request, end, .. } => {
-                self.loaded(rank, &request, end != LoadEnd::Loaded).await;
+                self.loaded(rank, &request, Ending::from(&end)).await;
             }
         }
     }

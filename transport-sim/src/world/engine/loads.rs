@@ -5,6 +5,25 @@ use super::order::Hold;
 use kvbaton_actors::node::Load;
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::ids::{RequestId, TransferId};
+use kvbaton_core::receiver::LoadEnd;
+
+/// How a load ended, over its ranks: the worst counts, and no reset is a failure `[R04]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Ending {
+    Loaded,
+    Failed,
+    CutShort,
+}
+
+impl From<&LoadEnd> for Ending {
+    fn from(end: &LoadEnd) -> Self {
+        match end {
+            LoadEnd::Loaded => Self::Loaded,
+            LoadEnd::Failed(failure) if failure.reason.is_reset() => Self::CutShort,
+            LoadEnd::Failed(_) | LoadEnd::Dropped => Self::Failed,
+        }
+    }
+}
 
 impl Host {
     pub(super) async fn hold(&mut self, hold: Hold) {
@@ -58,7 +77,7 @@ impl Host {
     pub(super) async fn start_loads(&mut self, loads: Vec<Load>) {
         let weights = self.weights();
         for load in &loads {
-            self.loads.start(load.request.clone(), self.ranks.len(), false);
+            self.loads.start(load.request.clone(), self.ranks.len(), Ending::Loaded);
             if let Some(running) = self.running.get_mut(&load.request) {
                 running.compare = true;
             }
@@ -72,28 +91,33 @@ impl Host {
             for (load, taken) in loads.iter().zip(taken) {
                 if let Err(why) = taken {
                     self.ranks[rank].witness.load_refused(load, &why);
-                    self.loaded(rank, &load.request, true).await;
+                    self.loaded(rank, &load.request, Ending::Failed).await;
                 }
             }
         }
     }
 
     /// One rank's load is over. When it failed, the other ranks need not go on.
-    pub(super) async fn loaded(&mut self, rank: usize, request: &RequestId, failed: bool) {
-        let ended = self.loads.report(request, rank, |any_failed| *any_failed |= failed);
-        match ended {
-            Some(true) => {
-                if let Some(running) = self.running.get_mut(request) {
-                    running.compare = false;
-                }
-                self.model.scheduler().load_failed(request);
+    pub(super) async fn loaded(&mut self, rank: usize, request: &RequestId, end: Ending) {
+        let ended = self.loads.report(request, rank, |worst| *worst = end.max(*worst));
+        let failed = end != Ending::Loaded;
+        let Some(ended) = ended else {
+            if failed && self.loads.contains(request) {
+                self.drop_load(request).await;
             }
-            Some(false) => {
-                self.model.scheduler().load_finished(request);
-            }
-            None if failed && self.loads.contains(request) => self.drop_load(request).await,
-            None => {}
+            return;
+        };
+        if ended != Ending::Loaded
+            && let Some(running) = self.running.get_mut(request)
+        {
+            running.compare = false;
         }
+        let scheduler = self.model.scheduler();
+        match ended {
+            Ending::Loaded => scheduler.load_finished(request),
+            Ending::Failed => scheduler.load_failed(request),
+            Ending::CutShort => scheduler.load_cut_short(request),
+        };
     }
 
     pub(super) async fn drop_load(&mut self, request: &RequestId) {
