@@ -12,6 +12,8 @@ pub const ALL: &[&str] = &[
     EVENTS_LATE,
     GRANT_REFUSED,
     HOLD_LATE,
+    MEMORY_FAILS,
+    MEMORY_SLOW,
     PIECES_REVERSED,
     REGISTER_REFUSED,
     REVOKE_SLOW,
@@ -40,6 +42,10 @@ pub const EVENTS_LATE: &str = "events-late";
 pub const GRANT_REFUSED: &str = "grant-refused";
 /// An engine takes up to 500 ms between computing a request and holding it.
 pub const HOLD_LATE: &str = "hold-late";
+/// An engine cannot map or unmap its memory, or load weights.
+pub const MEMORY_FAILS: &str = "memory-fails";
+/// Mapping, unmapping and loading weights takes up to 500 ms.
+pub const MEMORY_SLOW: &str = "memory-slow";
 /// A write's pieces land last first.
 pub const PIECES_REVERSED: &str = "pieces-reversed";
 /// A data plane refuses to register again.

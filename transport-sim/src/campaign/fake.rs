@@ -71,7 +71,7 @@ pub fn plan(seed: u64) -> Plan {
             planned(100, Happening::Cut { from: 0, to: 1, for_ms: 80 }),
             planned(150, Happening::ReleaseAll { engine: 0 }),
             planned(210, restart),
-            planned(300, Happening::Sleep { engine: 1, for_ms: 100 }),
+            planned(300, Happening::sleep(1, 100)),
             planned(500, Happening::Reset { from: 0, to: 1 }),
         ],
     }
@@ -150,6 +150,7 @@ impl World<'_> {
             ours: true,
             generation: Some(Generation(1)),
             incarnation: None,
+            weights: None,
             timeout_ms: 100,
             requests: vec![(request.clone(), transfer.clone(), 2, Some(grant))],
         };

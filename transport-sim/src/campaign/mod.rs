@@ -8,6 +8,7 @@
 pub mod alarm;
 mod case;
 pub mod coverage;
+pub mod cycles;
 #[cfg(test)]
 mod fake;
 pub mod ledger;

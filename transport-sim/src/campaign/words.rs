@@ -1,7 +1,8 @@
 //! Plans in words.
 
 use crate::plan::{
-    EnginePlan, Fleet, Happening, Kind, ModelPlan, PauseMode, Plan, Planned, Quirk, RequestPlan,
+    EnginePlan, Fleet, Happening, Kind, ModelPlan, Plan, Planned, Quirk, RequestPlan,
+    WakeOrder,
     Side,
 };
 use serde::Serialize;
@@ -59,10 +60,10 @@ pub fn differences<T: Serialize + Default>(it: &T) -> Vec<String> {
 /// A fault or operation: `restart of e0 after 200 ms`.
 #[must_use]
 pub fn happening(what: &Happening) -> String {
-    match *what {
+    match what {
         Happening::Kill { engine, down_ms: None, .. } => format!("kill e{engine} for good"),
         Happening::Kill { engine, down_ms: Some(down), moves } => {
-            let place = if moves { " elsewhere" } else { "" };
+            let place = if *moves { " elsewhere" } else { "" };
             format!("kill e{engine}, start it again{place} after {down} ms")
         }
         Happening::Move { engine, down_ms } => {
@@ -76,17 +77,36 @@ pub fn happening(what: &Happening) -> String {
         Happening::Reset { from, to } => format!("reset connections e{from} ↔ e{to}"),
         Happening::ForgetDirectory { engine } => format!("e{engine}'s directory forgets"),
         Happening::Pause { engine, mode, clear, for_ms } => {
-            let mode = match mode {
-                PauseMode::Abort => "abort",
-                PauseMode::Wait => "wait",
-                PauseMode::Keep => "keep",
-            };
-            let clear = if clear { ", clearing" } else { "" };
+            let (mode, clear) = (mode.name(), if *clear { ", clearing" } else { "" });
             format!("pause e{engine} ({mode}{clear}) for {for_ms} ms")
         }
-        Happening::Sleep { engine, for_ms } => format!("e{engine} sleeps for {for_ms} ms"),
+        Happening::Sleep { engine, for_ms, level, mode, wake } => {
+            let wake = match wake {
+                WakeOrder::All => "",
+                WakeOrder::WeightsFirst => ", its weights wake first",
+                WakeOrder::KvFirst => ", its KV cache wakes first",
+            };
+            let mode = mode.name();
+            format!("e{engine} sleeps (level {level}, {mode}) for {for_ms} ms{wake}")
+        }
+        Happening::ReleaseKv { engine, mode, for_ms } => {
+            format!("e{engine} gives its KV cache up ({}) for {for_ms} ms", mode.name())
+        }
+        Happening::Resume { engine } => format!("e{engine} is resumed"),
+        Happening::AbortTransfers { engine } => format!("e{engine} aborts its transfers"),
+        Happening::AbortRequests { engine } => format!("e{engine} aborts its requests"),
+        Happening::ResetCache { engine, running } => {
+            let running = if *running { ", whatever runs" } else { "" };
+            format!("e{engine} empties its prefix cache{running}")
+        }
+        Happening::FailOrder { engine, order, .. } => {
+            format!("order {order} of e{engine}'s lifecycle fails")
+        }
+        Happening::AtOrder { engine, order, then, .. } => {
+            format!("during order {order} of e{engine}'s lifecycle: {}", happening(then))
+        }
         Happening::UpdateWeights { for_ms, sleep } => {
-            let sleep = if sleep { ", asleep" } else { "" };
+            let sleep = if *sleep { ", asleep" } else { "" };
             format!("new weights, paused for {for_ms} ms{sleep}")
         }
         Happening::ReleaseAll { engine } => format!("e{engine} releases everything"),

@@ -37,6 +37,7 @@ fn facts(pull: &Pull) -> PullFacts {
         ours: extension.is_some(),
         generation: extension.map(|it| it.generation),
         incarnation: extension.map(|it| it.incarnation),
+        weights: extension.map(|it| it.weights.0),
         timeout_ms: extension.map_or(0, |it| it.timeout.as_millis() as u64),
         requests: pull
             .requests

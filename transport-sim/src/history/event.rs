@@ -4,6 +4,9 @@ use super::facts::{
     Answer, ConnectionId, LoadFact, PullFacts, ReplyFacts, SendFact, Tables, WriteEnd, WriteName,
 };
 use kvbaton_core::ids::{Generation, Grant, RequestId, SessionAddress, TransferId};
+use kvbaton_core::lifecycle::engine::{
+    EngineOrder, Operation, OperationError, Outcome, RankOrder,
+};
 use kvbaton_core::region::MemoryRange;
 use std::sync::Arc;
 
@@ -308,6 +311,48 @@ pub enum What {
         request: RequestId,
         /// The transfer.
         transfer: TransferId,
+    },
+
+    // ---- an engine's lifecycle ----
+    /// Engine: its lifecycle was asked for an operation.
+    OperationAsked {
+        /// Unique in a run.
+        id: u64,
+        /// What.
+        what: Operation,
+    },
+    /// Engine: whoever asked has the answer.
+    OperationEnded {
+        /// Which.
+        id: u64,
+        /// How.
+        end: Result<Outcome, OperationError>,
+    },
+    /// Engine: its lifecycle told the engine to do something.
+    EngineTold {
+        /// Counts the orders to this engine and its ranks, over all its lives.
+        number: u32,
+        /// What.
+        order: EngineOrder,
+    },
+    /// Its engine's lifecycle told the rank to do something.
+    RankTold {
+        /// As above.
+        number: u32,
+        /// What.
+        order: RankOrder,
+    },
+    /// Engine or rank: the order is carried out, or why it could not be.
+    OrderDone {
+        /// Which.
+        number: u32,
+        /// The reason.
+        failed: Option<Arc<str>>,
+    },
+    /// The node's holds, loads and pulls are of these weights from now on.
+    WeightsSet {
+        /// Their version.
+        version: u64,
     },
 
     // ---- engines ----

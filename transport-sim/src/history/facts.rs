@@ -35,6 +35,8 @@ pub struct PullFacts {
     pub generation: Option<Generation>,
     /// The run of P that D means, in our own form.
     pub incarnation: Option<Incarnation>,
+    /// The weights that D runs, in our own form.
+    pub weights: Option<u64>,
     /// How long D waits, in milliseconds; 0 when it does not say.
     pub timeout_ms: u64,
     /// Each request: D's name, transfer, number of blocks over all groups, grant.

@@ -184,6 +184,18 @@ impl fmt::Display for What {
             Self::RemoteReleaseAsked { request, transfer } => {
                 write!(f, "tells P to release {transfer} of {request}")
             }
+            Self::OperationAsked { id, what } => write!(f, "operation {id}: {what:?}"),
+            Self::OperationEnded { id, end: Ok(outcome) } => {
+                write!(f, "operation {id}: {outcome:?}")
+            }
+            Self::OperationEnded { id, end: Err(error) } => write!(f, "operation {id}: {error}"),
+            Self::EngineTold { number, order } => write!(f, "order {number}: {order:?}"),
+            Self::RankTold { number, order } => write!(f, "order {number}: {order:?}"),
+            Self::OrderDone { number, failed: None } => write!(f, "order {number} is done"),
+            Self::OrderDone { number, failed: Some(why) } => {
+                write!(f, "order {number} failed: {why}")
+            }
+            Self::WeightsSet { version } => write!(f, "runs weights {version}"),
             Self::Paused { mode } => write!(f, "paused ({mode})"),
             Self::Resumed => f.write_str("resumed"),
             Self::SleepAsked => f.write_str("is to sleep"),

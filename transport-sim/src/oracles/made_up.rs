@@ -7,6 +7,7 @@ use crate::history::{
 };
 use crate::plan::{Bounds, EnginePlan, Fleet, ModelPlan, Odds, Plan, Side};
 use kvbaton_core::ids::{Address, Bytes, Generation, Grant, LayoutId, SessionAddress};
+use kvbaton_core::lifecycle::engine::{Operation, OperationError, Outcome};
 use kvbaton_core::region::MemoryRange;
 use kvbaton_core::wire::Status;
 use std::collections::BTreeSet;
@@ -34,6 +35,7 @@ pub(super) fn plan() -> Plan {
         data: crate::plan::DataKind::Grants,
         odds: Odds::default(),
         sites: BTreeSet::new(),
+        concurrency: 0,
         requests: Vec::new(),
         happenings: Vec::new(),
     }
@@ -114,6 +116,20 @@ pub(super) fn legal(mut oracle: impl Oracle, story: Story) {
 pub(super) fn caught(mut oracle: impl Oracle, story: Story, words: &str) {
     let said = story.judge(&mut oracle).expect_err("nothing was found");
     assert!(said.contains(words), "{said:?} does not say {words:?}");
+}
+
+pub(super) fn asked(id: u64, what: Operation) -> What {
+    What::OperationAsked { id, what }
+}
+
+pub(super) fn ended(id: u64) -> What {
+    What::OperationEnded { id, end: Ok(Outcome::Done) }
+}
+
+/// It failed, and all is as it was.
+pub(super) fn failed(id: u64) -> What {
+    let (operation, step) = ("sleep", "unregistering memory");
+    What::OperationEnded { id, end: Err(OperationError::Resumed { operation, step }) }
 }
 
 pub(super) fn session(host: &str) -> SessionAddress {
@@ -210,6 +226,7 @@ pub(super) fn pull(layout: u64, with_layout: bool, requests: &[(&str, u64)]) -> 
         ours: true,
         generation: Some(OF_D),
         incarnation: None,
+        weights: Some(1),
         timeout_ms: 8_000,
         requests: requests
             .iter()
@@ -224,6 +241,7 @@ pub(super) fn stock_pull(with_layout: bool, requests: &[&str]) -> PullFacts {
     PullFacts {
         ours: false,
         generation: None,
+        weights: None,
         timeout_ms: 0,
         requests: requests.collect(),
         ..pull(0, with_layout, &[])

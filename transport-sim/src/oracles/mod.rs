@@ -23,6 +23,10 @@
 //! - `Registered` comes in the call that registers. `Unmapped` comes once the engine has
 //!   heard all that its node had to say and no call into it is open. `SleepFailed` comes once
 //!   the ranks that had unregistered are registered again.
+//! - `OperationAsked` comes before an engine's lifecycle is asked, `OperationEnded` when whoever
+//!   asked has the answer; `EngineTold` and `RankTold` when the order is given, before it is
+//!   begun, `OrderDone` when its end is known and was not forgotten before. `WeightsSet` comes
+//!   once the node has taken the version.
 //! - `rows` of `LoadAsked` are the bytes that P must write, all of them and no others.
 //! - Reasons are core's enum in its `Debug` form: `TimedOut`, `Expired`, `Released`.
 //! - After `Healed`: each living engine of ours reports `Leftovers`, each node `Tables`, then
@@ -35,8 +39,11 @@ mod answers;
 mod answers_come_soon;
 mod answers_of_its_pull;
 mod calm_worlds;
+mod cleared;
 mod compared;
 mod current_generation;
+mod cut_short;
+mod drain_budget;
 mod drained_before_unmap;
 mod dropped_blocks_back;
 mod drops_hit_their_load;
@@ -66,12 +73,17 @@ mod ok_means_written;
 mod old_weights;
 mod one_terminal_answer;
 mod open;
+mod operations_end;
 mod own_incarnation;
 mod own_load_only;
+mod own_weights;
+mod prepared_first;
 mod ranges;
+mod ranks_alike;
 mod reads_while_held;
 mod registered_takes_holds;
 mod released_soon;
+mod resumed_at_once;
 mod sends_end_once;
 mod sleep_all_or_nothing;
 mod slots_per_peer;
@@ -87,8 +99,11 @@ pub use answers::Answers;
 pub use answers_come_soon::AnswersComeSoon;
 pub use answers_of_its_pull::AnswersOfItsPull;
 pub use calm_worlds::CalmWorlds;
+pub use cleared::Cleared;
 pub use compared::Compared;
 pub use current_generation::CurrentGeneration;
+pub use cut_short::CutShort;
+pub use drain_budget::DrainBudget;
 pub use drained_before_unmap::DrainedBeforeUnmap;
 pub use dropped_blocks_back::DroppedBlocksBack;
 pub use drops_hit_their_load::DropsHitTheirLoad;
@@ -113,11 +128,16 @@ pub use nothing_after_settled::NothingAfterSettled;
 pub use ok_means_written::OkMeansWritten;
 pub use old_weights::OldWeights;
 pub use one_terminal_answer::OneTerminalAnswer;
+pub use operations_end::OperationsEnd;
 pub use own_incarnation::OwnIncarnation;
 pub use own_load_only::OwnLoadOnly;
+pub use own_weights::OwnWeights;
+pub use prepared_first::PreparedFirst;
+pub use ranks_alike::RanksAlike;
 pub use reads_while_held::ReadsWhileHeld;
 pub use registered_takes_holds::RegisteredTakesHolds;
 pub use released_soon::ReleasedSoon;
+pub use resumed_at_once::ResumedAtOnce;
 pub use sends_end_once::SendsEndOnce;
 pub use sleep_all_or_nothing::SleepAllOrNothing;
 pub use slots_per_peer::SlotsPerPeer;
@@ -215,6 +235,14 @@ pub fn all(plan: &Plan) -> Vec<Box<dyn Oracle + Send>> {
         Box::new(TablesBounded::new(plan)),
         Box::new(WritesAsPulled::default()),
         Box::new(WritesEndOnce::new(plan)),
+        Box::new(ResumedAtOnce::default()),
+        Box::new(RanksAlike::default()),
+        Box::new(PreparedFirst::default()),
+        Box::new(OwnWeights::default()),
+        Box::new(OperationsEnd::new(plan)),
+        Box::new(DrainBudget::new(plan)),
+        Box::new(CutShort::default()),
+        Box::new(Cleared::default()),
     ]
 }
 

@@ -9,7 +9,7 @@ mod request;
 
 pub use bounds::Bounds;
 pub use fleet::{EnginePlan, Fleet, Kind, ModelPlan, Side};
-pub use happening::{Happening, PauseMode, Planned};
+pub use happening::{Happening, PauseMode, Planned, WakeOrder};
 pub use odds::Odds;
 pub use request::{Quirk, RequestPlan};
 
@@ -43,6 +43,9 @@ pub struct Plan {
     pub odds: Odds,
     /// Named places that misbehave now and then in this run.
     pub sites: BTreeSet<String>,
+    /// How many requests clients have under way at most; 0: any number.
+    #[serde(default)]
+    pub concurrency: u32,
     /// What clients ask for.
     pub requests: Vec<RequestPlan>,
     /// Faults and operations, in order of time.
@@ -61,6 +64,7 @@ impl Plan {
             data: DataKind::Grants,
             odds: Odds::default(),
             sites: BTreeSet::new(),
+            concurrency: 0,
             requests: Vec::new(),
             happenings: Vec::new(),
         }
@@ -78,11 +82,14 @@ impl Plan {
     /// Engines that are killed and never come back.
     #[must_use]
     pub fn dead_for_good(&self) -> BTreeSet<u16> {
-        let killed = self.happenings.iter().filter_map(|it| match it.what {
-            Happening::Kill { engine, down_ms: None, .. } => Some(engine),
-            _ => None,
-        });
-        killed.collect()
+        fn killed(what: &Happening) -> Option<u16> {
+            match what {
+                Happening::Kill { engine, down_ms: None, .. } => Some(*engine),
+                Happening::AtOrder { then, .. } => killed(then),
+                _ => None,
+            }
+        }
+        self.happenings.iter().filter_map(|it| killed(&it.what)).collect()
     }
 
     /// Whether nothing is planned or left to chance that could fail a transfer, and P's tables

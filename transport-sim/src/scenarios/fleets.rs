@@ -125,7 +125,7 @@ pub fn versions(scenario: &str, seed: u64, prefill: Kind, decode: Kind) -> Plan 
     let (engine, for_ms) = (story.one(Which::Both), story.lasts());
     let what = match story.draw.few(0, 3) {
         0 => Happening::Kill { engine, down_ms: Some(for_ms), moves: false },
-        1 => Happening::Sleep { engine, for_ms },
+        1 => Happening::sleep(engine, for_ms),
         2 => Happening::Reset { from: p, to: d },
         _ => Happening::Stop { engine, for_ms },
     };
@@ -148,7 +148,7 @@ pub fn adapter(seed: u64) -> Plan {
         }
     }
     let (engine, for_ms) = (story.one(Which::Decode), story.draw.pick(&[20, 300, 1_000]));
-    story.happens(Happening::Sleep { engine, for_ms });
+    story.happens(Happening::sleep(engine, for_ms));
     let engine = story.one(Which::Both);
     story.happens(Happening::Kill { engine, down_ms: Some(for_ms), moves: false });
     story.more(8, UNTIL, UNTIL + 2_000);

@@ -11,7 +11,7 @@ fn asleep(scenario: &str, seed: u64, which: Which) -> Story {
         let (at, for_ms) = (story.some_time(), story.draw.pick(&[1, 20, 300, 2_000]));
         for engine in story.engines(which) {
             let late = story.draw.pick(&[0, 0, 50]);
-            story.at(at + late, Happening::Sleep { engine, for_ms });
+            story.at(at + late, Happening::sleep(engine, for_ms));
         }
     }
     story.plan.odds.latency_max_ms = story.draw.pick(&[3, 60]);
@@ -58,7 +58,7 @@ pub fn decode_of_stock(seed: u64) -> Plan {
         story.plan.fleet.engines[usize::from(engine)].blocks = story.draw.few(20, 64);
         for _ in 0..3 {
             let for_ms = story.draw.pick(&[1, 10, 100]);
-            story.happens(Happening::Sleep { engine, for_ms });
+            story.happens(Happening::sleep(engine, for_ms));
         }
     }
     for request in &mut story.plan.requests {
@@ -102,7 +102,7 @@ pub fn both_roles(seed: u64) -> Plan {
     for _ in 0..4 {
         let engine = story.one(Which::Both);
         let for_ms = story.draw.pick(&[20, 300]);
-        story.happens(Happening::Sleep { engine, for_ms });
+        story.happens(Happening::sleep(engine, for_ms));
     }
     story.more(10, LONG_AFTER, LONG_AFTER + 1_000);
     story.done()

@@ -3,7 +3,9 @@
 use super::build::{BEGIN, engines, happen, requests};
 use super::draw::Draw;
 use super::with_stock::with_stock;
-use crate::plan::{EnginePlan, Fleet, Happening, ModelPlan, Odds, PauseMode, Plan, Quirk, Side};
+use crate::plan::{
+    EnginePlan, Fleet, Happening, ModelPlan, Odds, PauseMode, Plan, Quirk, Side, WakeOrder,
+};
 use crate::sites;
 
 /// How long requests and faults keep coming, in milliseconds.
@@ -145,11 +147,20 @@ fn quirks(plan: &mut Plan, draw: &mut Draw) {
     }
 }
 
+/// Any sleep.
+fn asleep(draw: &mut Draw, engine: u16, mode: PauseMode, for_ms: u64) -> Happening {
+    if draw.one_in(4) {
+        return Happening::ReleaseKv { engine, mode, for_ms };
+    }
+    let wake = draw.pick(&[WakeOrder::All, WakeOrder::WeightsFirst, WakeOrder::KvFirst]);
+    Happening::Sleep { engine, for_ms, level: draw.few(0, 2) as u8, mode, wake }
+}
+
 fn happenings(plan: &mut Plan, draw: &mut Draw) {
     let all = plan.fleet.engines.len() as u16;
     let prefills = engines(&plan.fleet, Side::Prefill);
     // Kinds that this run knows at all.
-    let kinds: Vec<u32> = (0..11).filter(|_| draw.one_in(3)).collect();
+    let kinds: Vec<u32> = (0..15).filter(|_| draw.one_in(3)).collect();
     if kinds.is_empty() {
         return;
     }
@@ -167,9 +178,14 @@ fn happenings(plan: &mut Plan, draw: &mut Draw) {
             4 => Happening::Reset { from: engine, to: other },
             5 => Happening::ForgetDirectory { engine: draw.pick(&prefills) },
             6 => Happening::Pause { engine, mode, clear: draw.one_in(2), for_ms },
-            7 | 8 => Happening::Sleep { engine, for_ms },
+            7 => Happening::sleep(engine, for_ms),
+            8 => asleep(draw, engine, mode, for_ms),
             9 => Happening::UpdateWeights { for_ms, sleep: draw.one_in(2) },
-            _ => Happening::ReleaseAll { engine: draw.pick(&prefills) },
+            10 => Happening::ReleaseAll { engine: draw.pick(&prefills) },
+            11 => Happening::Resume { engine },
+            12 => Happening::AbortTransfers { engine },
+            13 => Happening::AbortRequests { engine },
+            _ => Happening::ResetCache { engine, running: draw.one_in(2) },
         };
         happen(plan, at_ms, what);
     }

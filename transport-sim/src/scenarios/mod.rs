@@ -2,6 +2,7 @@
 //! the comment on each function says which planted bugs need what it does.
 
 mod build;
+mod cycles;
 mod draw;
 mod fleets;
 mod memory;
@@ -13,6 +14,8 @@ mod restarts;
 mod story;
 mod with_stock;
 mod writes;
+
+pub use cycles::plan as cycles;
 
 use crate::campaign::Scenario;
 use crate::plan::{Kind, PauseMode, Plan};

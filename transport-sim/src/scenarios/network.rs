@@ -72,7 +72,7 @@ pub fn late_trap(seed: u64) -> Plan {
         1 => Happening::Stop { engine, for_ms },
         2 => Happening::Cut { from: p, to: d, for_ms },
         3 => Happening::Reset { from: p, to: d },
-        4 => Happening::Sleep { engine, for_ms },
+        4 => Happening::sleep(engine, for_ms),
         5 => Happening::Move { engine: p, down_ms: for_ms },
         _ => Happening::UpdateWeights { for_ms, sleep: true },
     };

@@ -3,11 +3,13 @@
 mod clockwork;
 mod dice;
 mod links;
+mod orders;
 pub mod names;
 mod record;
 
 pub use dice::Dice;
 pub use links::{Fate, Links};
+pub use orders::{Orders, Strike};
 pub use record::Record;
 
 use crate::control::Wires;
@@ -33,6 +35,7 @@ pub struct Sim {
     record: Mutex<Record>,
     links: Mutex<Links>,
     people: Mutex<People>,
+    orders: Mutex<Orders>,
     /// Control-plane connections.
     pub(crate) wires: Mutex<Wires>,
 }
@@ -61,6 +64,7 @@ impl Sim {
             record: Mutex::new(Record::new(&plan, oracles)),
             links: Mutex::new(Links::new(plan.seed, plan.odds.clone())),
             people: Mutex::default(),
+            orders: Mutex::default(),
             wires: Mutex::default(),
             plan,
         })
@@ -108,6 +112,11 @@ impl Sim {
     /// Who is there.
     pub fn people(&self) -> MutexGuard<'_, People> {
         self.people.lock().expect("no panic under the lock")
+    }
+
+    /// Orders of lifecycles.
+    pub fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().expect("no panic under the lock")
     }
 
     /// Whether this life of a node goes on.

@@ -1,16 +1,19 @@
 //! Carries out what a plan's happenings say.
 
-use super::door::{Door, Doors};
+mod operations;
+
+use super::door::Doors;
 use super::engine::Order;
 use crate::history::{Lane, NodeId, What};
-use crate::plan::{EnginePlan, Happening, PauseMode, Planned, Side};
-use crate::sim::Sim;
-use futures_channel::oneshot;
+use crate::plan::{EnginePlan, Happening, Planned, Side, WakeOrder};
+use crate::sim::{Sim, Strike};
 use kvbaton_actors::runtime;
+use kvbaton_core::lifecycle::engine::{self, Operation, SleepLevel};
 use madsim::runtime::Handle;
 use madsim::task::NodeId as ProcessId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
@@ -23,8 +26,9 @@ pub struct Chaos {
     pub doors: Doors,
     /// Their processes.
     pub processes: Arc<BTreeMap<u16, ProcessId>>,
-    /// One operation at a time per engine, as operators do it.
+    /// One operator at a time per engine.
     turns: Arc<BTreeMap<u16, Mutex<()>>>,
+    operations: Arc<AtomicU64>,
 }
 
 impl Chaos {
@@ -32,7 +36,7 @@ impl Chaos {
     #[must_use]
     pub fn new(sim: Arc<Sim>, doors: Doors, processes: Arc<BTreeMap<u16, ProcessId>>) -> Self {
         let turns = processes.keys().map(|engine| (*engine, Mutex::new(()))).collect();
-        Self { sim, doors, processes, turns: Arc::new(turns) }
+        Self { sim, doors, processes, turns: Arc::new(turns), operations: Arc::default() }
     }
 
     /// Carries one out, from its beginning to its end.
@@ -91,13 +95,40 @@ impl Chaos {
                 }
             }
             Happening::Pause { engine, mode, clear, .. } => {
-                let _turn = self.turns[&engine].lock().await;
-                self.pause(engine, mode, clear).await;
-                runtime::sleep(lasts).await;
-                self.resume(engine);
+                self.pause_and_resume(engine, mode, clear, lasts).await;
             }
-            Happening::Sleep { engine, .. } => self.sleep_and_wake(engine, lasts).await,
+            Happening::Sleep { engine, level, mode, wake, .. } => {
+                let level = SleepLevel::of(level).unwrap_or(SleepLevel::Discard);
+                let operation = Operation::Sleep { level, mode: mode.into() };
+                self.sleep_and_wake(engine, operation, wake, lasts).await;
+            }
+            Happening::ReleaseKv { engine, mode, .. } => {
+                let operation = Operation::ReleaseKv(mode.into());
+                self.sleep_and_wake(engine, operation, WakeOrder::All, lasts).await;
+            }
             Happening::UpdateWeights { sleep, .. } => self.update_weights(lasts, sleep).await,
+            Happening::Resume { engine } => drop(self.ask(engine, Operation::Resume).await),
+            Happening::AbortTransfers { engine } => {
+                self.ask(engine, Operation::AbortTransfers).await;
+            }
+            Happening::AbortRequests { engine } => {
+                self.ask(engine, Operation::AbortRequests(engine::Which::All)).await;
+            }
+            Happening::ResetCache { engine, running } => {
+                self.ask(engine, Operation::ResetPrefixCache { running }).await;
+            }
+            Happening::FailOrder { engine, order, .. } => {
+                let given = self.sim.orders().trap(engine, order, Strike::Fails);
+                let _ = runtime::timeout(lasts, given).await;
+            }
+            Happening::AtOrder { engine, order, within_ms, then } => {
+                let given = self.sim.orders().trap(engine, order, Strike::Lasts);
+                let within = Duration::from_millis(within_ms);
+                if let Ok(Ok(())) = runtime::timeout(within, given).await {
+                    let lasts = Duration::from_millis(then.lasts_ms());
+                    Box::pin(self.carry_out(*then, lasts)).await;
+                }
+            }
             Happening::ReleaseAll { engine } => self.order(engine, Order::ReleaseAll),
         }
     }
@@ -106,15 +137,6 @@ impl Chaos {
         if let Some(door) = self.doors.get(engine) {
             door.order(order);
         }
-    }
-
-    /// Asks an engine's process; `None` when it is gone, or dies before it answers.
-    async fn ask<R>(
-        &self,
-        engine: u16,
-        order: impl FnOnce(oneshot::Sender<R>) -> Order,
-    ) -> Option<R> {
-        ask(&self.doors.get(engine)?, order).await
     }
 
     fn nodes(&self, engine: u16) -> Vec<NodeId> {
@@ -184,124 +206,4 @@ impl Chaos {
             Handle::current().resume(self.processes[&engine]);
         }
     }
-
-    async fn pause(&self, engine: u16, mode: PauseMode, clear: bool) {
-        let name = match mode {
-            PauseMode::Abort => "abort",
-            PauseMode::Wait => "wait",
-            PauseMode::Keep => "keep",
-        };
-        if self.doors.get(engine).is_some() {
-            self.sim.note(Lane::Engine(engine), What::Paused { mode: name.into() });
-        }
-        match mode {
-            PauseMode::Abort => {
-                self.order(engine, Order::AbortAll);
-                self.order(engine, Order::Freeze(true));
-            }
-            PauseMode::Wait => {
-                self.order(engine, Order::Drain(true));
-                self.ask(engine, Order::AwaitIdle).await;
-            }
-            PauseMode::Keep => self.order(engine, Order::Freeze(true)),
-        }
-        if clear {
-            self.order(engine, Order::GiveBack);
-        }
-    }
-
-    fn resume(&self, engine: u16) {
-        self.order(engine, Order::Drain(false));
-        self.order(engine, Order::Freeze(false));
-        if self.doors.get(engine).is_some() {
-            self.sim.note(Lane::Engine(engine), What::Resumed);
-        }
-    }
-
-    async fn sleep_and_wake(&self, engine: u16, lasts: Duration) {
-        let _turn = self.turns[&engine].lock().await;
-        let asleep = self.fall_asleep(engine).await;
-        runtime::sleep(lasts).await;
-        if let Some(process) = asleep {
-            ask(&process, Order::Wake).await;
-        }
-        self.order(engine, Order::Freeze(false));
-    }
-
-    /// Unregisters and unmaps; what cannot be leaves the engine as it was. Says which
-    /// process sleeps then.
-    async fn fall_asleep(&self, engine: u16) -> Option<Door> {
-        let process = self.doors.get(engine)?;
-        // A process that has just started does not know of the pause.
-        process.order(Order::GiveBack);
-        self.sim.note(Lane::Engine(engine), What::SleepAsked);
-        let why: Arc<str> = match ask(&process, Order::Unregister).await {
-            Some(Ok(())) => match ask(&process, Order::AwaitIdle).await {
-                Some(true) => {
-                    process.order(Order::Unmap);
-                    return Some(process);
-                }
-                _ => {
-                    ask(&process, Order::Wake).await;
-                    "blocks have not come back".into()
-                }
-            },
-            Some(Err(why)) => why,
-            None => "its process has died".into(),
-        };
-        self.sim.note(Lane::Engine(engine), What::SleepFailed { why });
-        None
-    }
-
-    /// Pauses every engine, then updates each, then resumes all.
-    async fn update_weights(&self, lasts: Duration, sleep: bool) {
-        let engines: Vec<u16> = self.processes.keys().copied().collect();
-        let mut turns = Vec::new();
-        for &engine in &engines {
-            turns.push(self.turns[&engine].lock().await);
-            self.order(engine, Order::GiveBack);
-        }
-        let mut asleep = Vec::new();
-        if sleep {
-            for &engine in &engines {
-                if let Some(process) = self.fall_asleep(engine).await {
-                    asleep.push(process);
-                }
-            }
-        }
-        runtime::sleep(lasts).await;
-        for process in &asleep {
-            ask(process, Order::Wake).await;
-        }
-        let version = self.doors.weights() + 1;
-        self.doors.set_weights(version);
-        for &engine in &engines {
-            self.update_one(engine, version).await;
-        }
-        for &engine in &engines {
-            self.order(engine, Order::Freeze(false));
-        }
-    }
-
-    /// Tries until the engine has the weights; a process that starts meanwhile has them.
-    async fn update_one(&self, engine: u16, version: u64) {
-        loop {
-            self.order(engine, Order::GiveBack);
-            let Some(idle) = self.ask(engine, Order::AwaitIdle).await else { return };
-            if idle {
-                let update = |reply| Order::UpdateWeights(version, reply);
-                match self.ask(engine, update).await {
-                    Some(false) => {}
-                    Some(true) | None => return,
-                }
-            }
-        }
-    }
-}
-
-/// Asks one process; `None` when it dies before it answers.
-async fn ask<R>(process: &Door, order: impl FnOnce(oneshot::Sender<R>) -> Order) -> Option<R> {
-    let (reply, answer) = oneshot::channel();
-    process.order(order(reply));
-    answer.await.ok()
 }

@@ -15,6 +15,7 @@ use kvbaton_core::ids::{RequestId, TransferId};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// How long a client waits before it tries again.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -32,14 +33,26 @@ struct Try<'a> {
     transfer: TransferId,
 }
 
+/// All clients of a plan.
+pub async fn clients(sim: Arc<Sim>, doors: Doors) {
+    let seats = match sim.plan.concurrency {
+        0 => Semaphore::MAX_PERMITS,
+        some => some as usize,
+    };
+    let seats = Semaphore::new(seats);
+    let each = sim.plan.requests.iter().cloned();
+    join_all(each.map(|plan| client(&sim, &doors, plan, &seats))).await;
+}
+
 /// Lives the life of one request's client.
-pub async fn client(sim: Arc<Sim>, doors: Doors, plan: RequestPlan) {
+async fn client(sim: &Arc<Sim>, doors: &Doors, plan: RequestPlan, seats: &Semaphore) {
     runtime::sleep(Duration::from_millis(plan.at_ms)).await;
+    let _seat = seats.acquire().await.expect("it is never closed");
     let samples = match plan.quirk {
         Quirk::Samples(samples) => samples.max(1),
         _ => 1,
     };
-    let each = (0..samples).map(|sample| sample_of(&sim, &doors, &plan, sample));
+    let each = (0..samples).map(|sample| sample_of(sim, doors, &plan, sample));
     join_all(each).await;
 }
 

@@ -2,6 +2,7 @@
 
 use super::engine::{Input, Order};
 use futures_channel::mpsc::UnboundedSender;
+use kvbaton_actors::engine::EngineHandle;
 use kvbaton_core::ids::EngineId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -14,6 +15,8 @@ pub struct Door {
     /// Its bootstrap server.
     pub bootstrap: Arc<str>,
     pub(super) inbox: UnboundedSender<Input>,
+    /// How operators reach it; `None` for engines that do such things by themselves.
+    pub lifecycle: Option<EngineHandle>,
 }
 
 impl Door {
@@ -24,9 +27,16 @@ impl Door {
 }
 
 /// The doors of all engines that run, and what new processes must know.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Doors {
     shared: Arc<Mutex<Shared>>,
+}
+
+impl Default for Doors {
+    fn default() -> Self {
+        // 0 would say that nobody updates weights.
+        Self { shared: Arc::new(Mutex::new(Shared { weights: 1, ..Shared::default() })) }
+    }
 }
 
 #[derive(Default)]

@@ -9,6 +9,7 @@ use crate::plan::{DataKind, EnginePlan, Side};
 use crate::sim::{Sim, names};
 use crate::transport::SimTransport;
 use futures_channel::mpsc::UnboundedSender;
+use kvbaton_actors::engine::EngineHandle;
 use kvbaton_actors::lifecycle_manager::RegistrationError;
 use kvbaton_actors::node::registration::Memory;
 use kvbaton_actors::node::{NodeConfig, NodeHandle, Role, start_actors};
@@ -160,8 +161,17 @@ impl Process {
 
     /// From now on others reach this process, through `inbox`.
     pub(super) fn open(&self, inbox: UnboundedSender<Input>) {
+        self.open_door(inbox, None);
+    }
+
+    /// The same, and operators reach its lifecycle.
+    pub(super) fn open_with(&self, inbox: UnboundedSender<Input>, lifecycle: EngineHandle) {
+        self.open_door(inbox, Some(lifecycle));
+    }
+
+    fn open_door(&self, inbox: UnboundedSender<Input>, lifecycle: Option<EngineHandle>) {
         let (engine_id, bootstrap) = (self.engine_id.clone(), self.bootstrap.clone());
-        self.doors.open(self.engine, Door { engine_id, bootstrap, inbox });
+        self.doors.open(self.engine, Door { engine_id, bootstrap, inbox, lifecycle });
     }
 }
 

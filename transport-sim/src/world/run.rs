@@ -1,7 +1,7 @@
 //! One run, from its seed to its outcome.
 
 use super::chaos::Chaos;
-use super::clients::client;
+use super::clients::clients;
 use super::door::Doors;
 use super::ending::settle;
 use super::engine;
@@ -37,10 +37,7 @@ fn longest(plan: &Plan) -> Duration {
 #[must_use]
 pub fn run(plan: &Plan, options: &RunOptions) -> Outcome {
     plant(options);
-    play(plan, Vec::new(), engine::run, |sim, doors| async move {
-        let clients = sim.plan.requests.iter().cloned();
-        join_all(clients.map(|plan| client(sim.clone(), doors.clone(), plan))).await;
-    })
+    play(plan, Vec::new(), engine::run, clients)
 }
 
 /// Runs a plan with these programs of engines' processes and this story of the clients, and

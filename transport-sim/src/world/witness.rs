@@ -3,7 +3,7 @@
 use super::engine::payload;
 use crate::data::SimData;
 use crate::history::{Failure, LoadFact, NodeId, SendFact, Tables, What};
-use crate::sim::Sim;
+use crate::sim::{Sim, Strike};
 use crate::sites;
 use kvbaton_actors::events::Event;
 use kvbaton_actors::node::{Load, NodeHandle};
@@ -42,6 +42,11 @@ impl Witness {
     #[must_use]
     pub fn local(&self) -> &LocalLayout {
         &self.local
+    }
+
+    /// Its engine's lifecycle gives an order now: its number, and what becomes of it.
+    pub fn ordered(&self) -> (u32, Option<Strike>) {
+        self.sim.orders().given(self.node.engine)
     }
 
     /// Notes anything else.

@@ -4,12 +4,15 @@
 #[cfg(not(madsim))]
 compile_error!("a suite of simulations: run it with `cargo xtask test --only simulation`");
 
+mod cycles;
 mod fleets;
-mod later;
+mod lifecycle;
+mod matrix;
 mod memory;
 mod network;
 mod requests;
 mod restarts;
+mod steps;
 mod support;
 mod versions;
 mod writes;

@@ -45,6 +45,8 @@ pub enum Command {
     List(ListArgs),
     /// Searches for each planted bug and says how many seeds it took.
     Alarm(AlarmArgs),
+    /// Lets engines sleep and wake again and again under load: do tables grow?
+    Cycles(CyclesArgs),
 }
 
 /// Which plans, and how.
@@ -169,6 +171,23 @@ pub struct AlarmArgs {
     /// Searches at once [default: one per processor]
     #[arg(long, short)]
     pub jobs: Option<usize>,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Sleeps and wakes.
+#[derive(Debug, Args)]
+pub struct CyclesArgs {
+    /// How many
+    #[arg(long, default_value_t = 2_000)]
+    pub count: u32,
+    /// Requests at once
+    #[arg(long, default_value_t = 64)]
+    pub concurrency: u32,
+    /// Decides what the network does
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
     /// For machines
     #[arg(long)]
     pub json: bool,

@@ -3,6 +3,7 @@
 
 mod alarm;
 mod args;
+mod cycles;
 mod failure;
 mod list;
 mod open;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Some(Command::Replay(options)) => replay::run(&suite, options),
         Some(Command::Hash(options)) => sweep::hash(&suite, options),
         Some(Command::List(options)) => list::run(&suite, options),
+        Some(Command::Cycles(options)) => cycles::run(&suite, options),
         Some(Command::Alarm(options)) => alarm::run(&suite, options),
     };
     match result {

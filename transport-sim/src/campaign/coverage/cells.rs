@@ -6,7 +6,7 @@ use super::states::State;
 pub const MESSAGE_LOST: &str = "message lost";
 
 /// Every fault, as [`crate::plan::Happening::name`] names it, and what happens by chance.
-pub const FAULTS: [&str; 16] = [
+pub const FAULTS: [&str; 24] = [
     "kill for good",
     "restart elsewhere",
     "restart",
@@ -19,8 +19,16 @@ pub const FAULTS: [&str; 16] = [
     "pause abort",
     "pause wait",
     "pause keep",
+    "sleep 0",
     "sleep",
+    "sleep 2",
+    "release kv",
     "update weights",
+    "resume",
+    "abort transfers",
+    "abort requests",
+    "reset cache",
+    "failed order",
     "release all",
     MESSAGE_LOST,
 ];
@@ -43,12 +51,16 @@ pub fn impossible(fault: &str, state: State) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Happening, PauseMode};
+    use crate::plan::{Happening, PauseMode, WakeOrder};
 
     #[test]
     fn every_happening_has_a_row() {
         let (engine, from, to, for_ms) = (0, 0, 1, 1);
         let pause = |mode| Happening::Pause { engine, mode, clear: false, for_ms };
+        let sleep = |level| {
+            let (mode, wake) = (PauseMode::Keep, WakeOrder::All);
+            Happening::Sleep { engine, for_ms, level, mode, wake }
+        };
         let all = [
             Happening::Kill { engine, down_ms: None, moves: false },
             Happening::Kill { engine, down_ms: Some(1), moves: true },
@@ -62,8 +74,16 @@ mod tests {
             pause(PauseMode::Abort),
             pause(PauseMode::Wait),
             pause(PauseMode::Keep),
-            Happening::Sleep { engine, for_ms },
+            sleep(0),
+            sleep(1),
+            sleep(2),
+            Happening::ReleaseKv { engine, mode: PauseMode::Keep, for_ms },
             Happening::UpdateWeights { for_ms, sleep: false },
+            Happening::Resume { engine },
+            Happening::AbortTransfers { engine },
+            Happening::AbortRequests { engine },
+            Happening::ResetCache { engine, running: true },
+            Happening::FailOrder { engine, order: 0, within_ms: 1 },
             Happening::ReleaseAll { engine },
         ];
         let names: Vec<_> = all.iter().map(Happening::name).chain([MESSAGE_LOST]).collect();

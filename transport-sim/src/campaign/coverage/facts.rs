@@ -289,6 +289,7 @@ mod tests {
             ours: true,
             generation: None,
             incarnation: None,
+            weights: None,
             timeout_ms: 0,
             requests: vec![("r".into(), "t".into(), 1, Some(Grant(1)))],
         }

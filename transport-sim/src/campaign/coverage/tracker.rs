@@ -235,18 +235,10 @@ impl Node {
 }
 
 fn touched(what: &Happening, engines: u16) -> BTreeSet<u16> {
-    match *what {
-        Happening::Kill { engine, .. }
-        | Happening::Move { engine, .. }
-        | Happening::Stop { engine, .. }
-        | Happening::ForgetDirectory { engine }
-        | Happening::Pause { engine, .. }
-        | Happening::Sleep { engine, .. }
-        | Happening::ReleaseAll { engine } => [engine].into(),
-        Happening::Cut { from, to, .. }
-        | Happening::Slow { from, to, .. }
-        | Happening::Reset { from, to } => [from, to].into(),
+    match what {
         Happening::UpdateWeights { .. } => (0..engines).collect(),
+        Happening::AtOrder { then, .. } => touched(then, engines),
+        _ => what.clone().engines_mut().into_iter().map(|it| *it).collect(),
     }
 }
 

@@ -75,19 +75,7 @@ fn engines_of(plan: &mut Plan) -> Vec<&mut u16> {
         names.extend([&mut request.prefill, &mut request.decode]);
     }
     for planned in &mut plan.happenings {
-        match &mut planned.what {
-            Happening::Kill { engine, .. }
-            | Happening::Move { engine, .. }
-            | Happening::Stop { engine, .. }
-            | Happening::ForgetDirectory { engine }
-            | Happening::Pause { engine, .. }
-            | Happening::Sleep { engine, .. }
-            | Happening::ReleaseAll { engine } => names.push(engine),
-            Happening::Cut { from, to, .. }
-            | Happening::Slow { from, to, .. }
-            | Happening::Reset { from, to } => names.extend([from, to]),
-            Happening::UpdateWeights { .. } => {}
-        }
+        names.extend(planned.what.engines_mut());
     }
     names
 }
@@ -130,8 +118,15 @@ fn halve_duration(what: &mut Happening) {
         | Happening::Slow { for_ms, .. }
         | Happening::Pause { for_ms, .. }
         | Happening::Sleep { for_ms, .. }
+        | Happening::ReleaseKv { for_ms, .. }
         | Happening::UpdateWeights { for_ms, .. } => for_ms,
+        Happening::AtOrder { then, .. } => return halve_duration(then),
         Happening::Kill { down_ms: None, .. }
+        | Happening::Resume { .. }
+        | Happening::AbortTransfers { .. }
+        | Happening::AbortRequests { .. }
+        | Happening::ResetCache { .. }
+        | Happening::FailOrder { .. }
         | Happening::Reset { .. }
         | Happening::ForgetDirectory { .. }
         | Happening::ReleaseAll { .. } => return,

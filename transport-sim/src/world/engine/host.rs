@@ -3,6 +3,7 @@
 
 use super::expect;
 use super::gather::Gather;
+use super::lifecycle::{Orders, WeightsAt};
 use super::loads::Ending;
 use super::order::{Hold, Input, Order, Source, Submit, Told};
 use super::start::Rank;
@@ -12,11 +13,10 @@ use crate::sim::Sim;
 use crate::sites;
 use crate::world::model;
 use futures_channel::mpsc::UnboundedSender;
-use futures_channel::oneshot;
 use kvbaton_actors::events::Event;
 use kvbaton_core::ids::{RequestId, TransferId};
 use kvbaton_model_engine::{
-    Action, Comparison, Gate, ModelEngine, Outcome, PrefixChain, Request, Step, Transfer,
+    Action, Comparison, ModelEngine, Outcome, PrefixChain, Request, Step, Transfer,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,10 +42,7 @@ pub struct Host {
     pub(super) running: BTreeMap<RequestId, Running>,
     pub(super) loads: Gather<Ending>,
     pub(super) sends: Gather<()>,
-    pub(super) steps_out: usize,
-    /// Requests that wait for the end of a drain.
-    later: Option<Vec<Submit>>,
-    pub(super) idle: Vec<(u64, oneshot::Sender<bool>)>,
+    pub(super) orders: Orders,
     /// Transfers given up before they were held.
     given_up: BTreeSet<TransferId>,
 }
@@ -69,9 +66,7 @@ impl Host {
             running: BTreeMap::new(),
             loads: Gather::default(),
             sends: Gather::default(),
-            steps_out: 0,
-            later: None,
-            idle: Vec::new(),
+            orders: Orders::default(),
             given_up: BTreeSet::new(),
         }
     }
@@ -90,16 +85,15 @@ impl Host {
             Input::Order(order) => self.order(order).await,
             Input::Event(rank, event) => self.event(rank, event).await,
             Input::StepDone(step) => {
-                self.steps_out -= 1;
                 self.compare(&step);
                 self.model.run(&step);
             }
             Input::HoldNow(hold) => self.hold(*hold).await,
-            Input::Unregistered(ranks, reply) => self.unregistered(ranks, reply).await,
-            Input::WaitedForIdle => {}
+            Input::Asked(asked) => self.asked(asked),
+            Input::OrderNow => self.order_now(),
         }
         self.drain().await;
-        self.look_for_idleness();
+        self.answer_orders();
     }
 
     async fn order(&mut self, order: Order) {
@@ -108,50 +102,12 @@ impl Host {
             Order::Abort(request) => {
                 self.model.abort(&request);
             }
-            Order::AbortAll => {
-                let all: Vec<RequestId> = self.running.keys().cloned().collect();
-                for request in all {
-                    self.model.abort(&request);
-                }
-            }
-            Order::Freeze(frozen) => {
-                let gate = if frozen { Gate::Frozen } else { Gate::Open };
-                self.model.scheduler().set_gate(gate);
-            },
-            Order::Drain(true) => {
-                self.later.get_or_insert_default();
-            }
-            Order::Drain(false) => {
-                for submit in self.later.take().into_iter().flatten() {
-                    self.submit(submit).await;
-                }
-            }
-            Order::GiveBack => {
-                self.model.scheduler().set_gate(Gate::Frozen);
-                self.model.scheduler().preempt_all();
-                self.release_all().await;
-            }
             Order::ReleaseAll => self.release_all().await,
-            Order::AwaitIdle(reply) => self.await_idle(reply),
-            Order::Unregister(reply) => self.unregister(reply),
-            Order::Unmap => self.unmap(),
-            Order::Wake(reply) => self.wake(reply).await,
-            Order::UpdateWeights(version, reply) => {
-                let updated = self.model.scheduler().update_weights(version);
-                if updated {
-                    self.note(What::WeightsUpdated { version });
-                }
-                let _ = reply.send(updated);
-            }
             Order::Inspect(reply) => self.inspect(reply).await,
         }
     }
 
     async fn submit(&mut self, submit: Submit) {
-        if let Some(later) = &mut self.later {
-            later.push(submit);
-            return;
-        }
         let Submit { request, transfer, prompt, max_tokens, source, told } = submit;
         let since = self.weights();
         let taken = self.model.add_request(Request {
@@ -260,10 +216,10 @@ impl Host {
 
     /// Sends a step out: it is carried out when its time has come.
     fn compute(&mut self, step: Step) {
+        assert_eq!(self.orders.weights, WeightsAt::Mapped, "it computes without weights [S05]");
         let tokens = (step.to - step.from) as u64;
         let slow = self.sim.fires(sites::COMPUTE_SLOW, self.engine);
         let more = if slow { self.sim.some_ms("compute", self.engine, 1, 300) } else { 0 };
-        self.steps_out += 1;
         self.send_later(2_000_000 + tokens * 100_000 + more, Input::StepDone(Box::new(step)));
     }
 

@@ -3,11 +3,13 @@
 mod expect;
 mod gather;
 mod host;
+mod leftovers;
+mod lifecycle;
 mod loads;
 mod order;
 mod ports;
+mod ranks;
 mod rows;
-mod sleeping;
 mod start;
 
 pub use order::{Input, Order, Source, Submit, Told};

@@ -2,6 +2,7 @@
 
 use futures_channel::mpsc::UnboundedSender;
 use futures_channel::oneshot;
+use kvbaton_actors::engine::Asked;
 use kvbaton_actors::events::Event;
 use kvbaton_core::ids::{EngineId, RequestId, TransferId};
 use kvbaton_model_engine::Step;
@@ -56,26 +57,8 @@ pub enum Order {
     Submit(Submit),
     /// End a request.
     Abort(RequestId),
-    /// End every request that is not held.
-    AbortAll,
-    /// Compute nothing and start nothing (true), or go on (false).
-    Freeze(bool),
-    /// Take no new requests (true), or go on (false).
-    Drain(bool),
-    /// Take every block away: preempt what runs, drop loads, release what is held.
-    GiveBack,
     /// P: release what is held.
     ReleaseAll,
-    /// Answers once no request has blocks and no step is out; false after a while.
-    AwaitIdle(oneshot::Sender<bool>),
-    /// Unregister every rank, or none.
-    Unregister(oneshot::Sender<Result<(), Arc<str>>>),
-    /// Unmap the memory of every rank.
-    Unmap,
-    /// Map new pages and register them on every rank.
-    Wake(oneshot::Sender<Result<(), Arc<str>>>),
-    /// Go over to other weights; false while something has blocks.
-    UpdateWeights(u64, oneshot::Sender<bool>),
     /// Note how full tables are, and tell what is left over.
     Inspect(oneshot::Sender<Vec<Arc<str>>>),
 }
@@ -90,10 +73,10 @@ pub enum Input {
     StepDone(Box<Step>),
     /// What was computed a while ago is to be held now.
     HoldNow(Box<Hold>),
-    /// The ranks have unregistered, or not.
-    Unregistered(Vec<Result<(), String>>, oneshot::Sender<Result<(), Arc<str>>>),
-    /// Whoever waits for idleness has waited long enough.
-    WaitedForIdle,
+    /// From its lifecycle.
+    Asked(Asked),
+    /// An order of it that takes time can be carried out now.
+    OrderNow,
 }
 
 /// A finished request to hold for D.

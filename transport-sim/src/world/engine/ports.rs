@@ -7,9 +7,7 @@ use crate::world::witness::Witness;
 use kvbaton_actors::events::Event;
 use kvbaton_actors::node::{Load, NodeHandle};
 use kvbaton_core::blocks::BlockList;
-use kvbaton_core::ids::{RequestId, TransferId};
-use kvbaton_core::lifecycle::State;
-use std::time::Duration;
+use kvbaton_core::ids::{RequestId, TransferId, WeightVersion};
 
 /// A rank's node.
 #[derive(Clone)]
@@ -123,35 +121,11 @@ impl Port {
         }
     }
 
-    /// Ends the registration.
-    ///
-    /// # Errors
-    /// The node's words.
-    pub async fn unregister(&self, drain: Duration) -> Result<(), String> {
+    /// Its holds, loads and pulls are of these weights from now on.
+    pub async fn set_weights(&self, version: WeightVersion) {
         match self {
-            Self::Ours(node) => {
-                // Whoever still starts would register behind the sleep's back.
-                let status = node.status().await;
-                if status.is_some_and(|it| it.registration == State::New) {
-                    return Err("it has not registered yet".into());
-                }
-                node.unregister(drain).await.map_err(|error| error.to_string())
-            }
-            Self::Stock(_) => Err("a stock peer's memory stays registered [S03]".into()),
-        }
-    }
-
-    /// Registers again.
-    ///
-    /// # Errors
-    /// The node's words.
-    pub async fn restore(&self) -> Result<(), String> {
-        match self {
-            Self::Ours(node) => {
-                // SAFETY: simulated addresses name no memory of this process.
-                unsafe { node.restore() }.await.map_err(|error| error.to_string())
-            }
-            Self::Stock(_) => Ok(()),
+            Self::Ours(node) => node.set_weights(version).await,
+            Self::Stock(_) => {}
         }
     }
 

@@ -3,20 +3,25 @@
 use super::host::Host;
 use super::order::Input;
 use super::ports::Port;
+use super::ranks::ObservedRank;
 use crate::data::SimData;
-use crate::history::Lane;
+use crate::history::{Lane, What};
 use crate::memory::SimMemory;
 use crate::plan::{Kind, Side};
 use crate::stock::{Setup, StockNode};
 use crate::world::model;
 use crate::world::process::{self, Process};
 use crate::world::witness::Witness;
-use futures_channel::mpsc::{UnboundedSender, unbounded};
+use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream::select;
+use kvbaton_actors::engine::{
+    Asked, EngineConfig as LifecycleConfig, EngineHandle, RankPort, mailbox,
+};
 use kvbaton_actors::node::registration::Memory;
 use kvbaton_actors::runtime;
-use kvbaton_core::ids::{Address, EngineId};
+use kvbaton_core::ids::{Address, EngineId, WeightVersion};
 use kvbaton_model_engine::{
     EngineConfig, ModelEngine, OnLoadFailure, RankLayout, RankPlace, Role as ModelRole,
 };
@@ -67,7 +72,7 @@ pub async fn run(process: Process) {
         sim.note(Lane::Node(node), port.started_as());
         ranks.push(Rank { port, data, witness, memory });
     }
-    let (inbox, mut inputs) = unbounded();
+    let (inbox, inputs) = unbounded();
     register(&ranks, process.engine_id(), process.bootstrap()).await;
     // From here to the open door nothing is awaited: whoever updates weights finds the door,
     // or these are the new ones.
@@ -92,11 +97,35 @@ pub async fn run(process: Process) {
     };
     let model = ModelEngine::new(config, &bases, |_| memories.next().expect("one each"));
     listen(&ranks, &inbox);
-    process.open(inbox.clone());
+    let version = WeightVersion(process.weights());
+    let (lifecycle, asked) = start_lifecycle(&process, &ranks, version);
+    process.open_with(inbox.clone(), lifecycle);
+    for rank in &ranks {
+        rank.port.set_weights(version).await;
+        rank.witness.note(What::WeightsSet { version: version.0 });
+    }
     let mut host = Host::new(sim, process.engine(), ranks, model.expect("a plan fits"), inbox);
+    let mut inputs = select(inputs, asked.map(Input::Asked));
     while let Some(input) = inputs.next().await {
         host.take(input).await;
     }
+}
+
+/// The lifecycle of this process, and what it asks of it.
+fn start_lifecycle(
+    process: &Process,
+    ranks: &[Rank],
+    weights: WeightVersion,
+) -> (EngineHandle, UnboundedReceiver<Asked>) {
+    let (port, asked) = mailbox();
+    let bounds = process.sim().plan.bounds.lifecycle();
+    let sleep = !process.plan().kind.is_stock();
+    let config = LifecycleConfig { bounds, sleep, weights };
+    let ranks = ranks.iter().map(|rank| -> Arc<dyn RankPort> {
+        Arc::new(ObservedRank::new(&rank.port, rank.witness.clone()))
+    });
+    let handle = EngineHandle::start(config, Arc::new(port), ranks.collect());
+    (handle.expect("a plan fits"), asked)
 }
 
 /// Registers every rank's memory, again and again until it works. Ours take requests

@@ -120,7 +120,16 @@ fn refuse_operations(plan: &Plan) {
     for it in &plan.happenings {
         let operation = matches!(
             it.what,
-            Happening::Pause { .. } | Happening::Sleep { .. } | Happening::UpdateWeights { .. }
+            Happening::Pause { .. }
+                | Happening::Sleep { .. }
+                | Happening::ReleaseKv { .. }
+                | Happening::UpdateWeights { .. }
+                | Happening::Resume { .. }
+                | Happening::AbortTransfers { .. }
+                | Happening::AbortRequests { .. }
+                | Happening::ResetCache { .. }
+                | Happening::FailOrder { .. }
+                | Happening::AtOrder { .. }
         );
         assert!(!operation, "an engine of one's own does this by itself: {}", it.what);
     }

@@ -1,0 +1,158 @@
+//! In mode `wait` D pulls what P holds, as long as the drain budget lasts.
+
+use super::Oracle;
+use super::due::{Clocks, MS};
+use super::lives::Lives;
+use super::open::Open;
+use crate::history::{Event, Lane, What};
+use crate::plan::Plan;
+use kvbaton_core::lifecycle::engine::{Operation, PauseMode, RankOrder, SleepLevel};
+use std::collections::BTreeMap;
+
+#[derive(Debug, Default)]
+struct Node {
+    holds: Open<()>,
+    /// Since when it waits for D.
+    waits: Option<u64>,
+}
+
+/// Looks for holds when P gives its transfers up.
+#[derive(Debug)]
+pub struct DrainBudget {
+    budget_ms: u64,
+    clocks: Clocks,
+    nodes: Lives<Node>,
+    /// Operations that run: whether they give D time.
+    open: BTreeMap<u64, (u16, Gives)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gives {
+    Time,
+    /// It gives transfers up, and none.
+    None,
+    /// It gives none up.
+    Nothing,
+}
+
+impl DrainBudget {
+    /// For runs of `plan`.
+    #[must_use]
+    pub fn new(plan: &Plan) -> Self {
+        Self {
+            budget_ms: plan.bounds.pulls_ms,
+            clocks: Clocks::of(plan),
+            nodes: Lives::default(),
+            open: BTreeMap::new(),
+        }
+    }
+
+    fn gives(what: &Operation) -> Gives {
+        let of = |mode| if mode == PauseMode::Wait { Gives::Time } else { Gives::None };
+        match *what {
+            Operation::Pause { mode, clear: true }
+            | Operation::ReleaseKv(mode)
+            | Operation::UpdateWeights { mode, .. } => of(mode),
+            Operation::Sleep { level, mode } if level != SleepLevel::Compute => of(mode),
+            Operation::AbortTransfers | Operation::ResetPrefixCache { running: true } => Gives::None,
+            _ => Gives::Nothing,
+        }
+    }
+
+    /// Whether the only operations that can give transfers up are in mode `wait`.
+    fn must_wait(&self, engine: u16) -> bool {
+        let of: Vec<Gives> =
+            self.open.values().filter(|it| it.0 == engine).map(|it| it.1).collect();
+        of.contains(&Gives::Time) && !of.contains(&Gives::None)
+    }
+}
+
+impl Oracle for DrainBudget {
+    fn name(&self) -> &'static str {
+        "drain-budget"
+    }
+
+    fn rules(&self) -> &'static [&'static str] {
+        &["R03"]
+    }
+
+    fn observe(&mut self, event: &Event) -> Result<(), String> {
+        match (&event.what, event.lane) {
+            (What::OperationAsked { id, what }, Lane::Engine(engine)) => {
+                self.open.insert(*id, (engine, Self::gives(what)));
+            }
+            (What::OperationEnded { id, .. }, _) => drop(self.open.remove(id)),
+            _ => {}
+        }
+        let must_wait = match (&event.what, event.lane) {
+            (What::RankTold { order: RankOrder::AbortTransfers, .. }, Lane::Node(node)) => {
+                self.must_wait(node.engine)
+            }
+            _ => false,
+        };
+        let Some((node, it)) = self.nodes.of(event) else { return Ok(()) };
+        match &event.what {
+            What::Held { request, transfer, .. } => it.holds.ask(request, transfer, ()),
+            What::HoldRefused { request, transfer, .. } => drop(it.holds.refuse(request, transfer)),
+            What::SendEnded { request, transfer, .. } => drop(it.holds.end(request, transfer)),
+            What::RankTold { order: RankOrder::AwaitHolds, .. } => it.waits = Some(event.at),
+            What::RankTold { order: RankOrder::AbortTransfers, .. } => {
+                let since = it.waits.take();
+                let Some(((request, _), ())) = it.holds.iter().next() else { return Ok(()) };
+                if !must_wait {
+                    return Ok(());
+                }
+                let waited = since.map_or(0, |since| event.at - since);
+                // A millisecond is how exact timers are.
+                if waited + MS < self.clocks.shortest(node, self.budget_ms) {
+                    return Err(format!(
+                        "{node}: gives {request} up after {} ms; D has {} ms to pull it",
+                        waited / MS,
+                        self.budget_ms
+                    ));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracles::made_up::{Story, asked, caught, held, legal, plan, send_ended};
+
+    fn oracle() -> DrainBudget {
+        DrainBudget::new(&plan())
+    }
+
+    fn told(order: RankOrder) -> What {
+        What::RankTold { number: 1, order }
+    }
+
+    fn pausing(mode: PauseMode) -> Story {
+        let story = Story::new().p(held("a", &[])).at(10);
+        let story = story.engine(0, asked(1, Operation::Pause { mode, clear: true }));
+        story.p(told(RankOrder::AwaitHolds))
+    }
+
+    #[test]
+    fn r03_d_has_its_time_in_mode_wait() {
+        let abort = || told(RankOrder::AbortTransfers);
+        legal(oracle(), pausing(PauseMode::Wait).at(2_010).p(abort()));
+        let early = pausing(PauseMode::Wait).at(1_900);
+        caught(oracle(), early.clone().p(abort()), "gives a up after 1890 ms");
+        legal(oracle(), early.p(send_ended("a", Ok(()))).p(abort()));
+        legal(oracle(), pausing(PauseMode::Keep).at(11).p(abort()));
+        let pause = Operation::Pause { mode: PauseMode::Wait, clear: true };
+        let never = Story::new().p(held("a", &[])).engine(0, asked(1, pause)).p(abort());
+        caught(oracle(), never, "after 0 ms");
+    }
+
+    #[test]
+    fn r03_whoever_gives_everything_up_meanwhile_waits_for_nobody() {
+        let both = pausing(PauseMode::Wait).engine(0, asked(2, Operation::AbortTransfers));
+        legal(oracle(), both.p(told(RankOrder::AbortTransfers)));
+    }
+}
