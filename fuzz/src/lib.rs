@@ -9,6 +9,7 @@
 mod campaign;
 mod choices;
 pub mod corpus;
+mod engine;
 mod layout;
 mod lifecycle;
 mod names;
@@ -26,10 +27,11 @@ pub use choices::Choices;
 pub use shrink::shrink;
 
 /// All campaigns, in the order in which they run.
-pub const CAMPAIGNS: [Campaign; 7] = [
+pub const CAMPAIGNS: [Campaign; 8] = [
     sender::CAMPAIGN,
     receiver::CAMPAIGN,
     lifecycle::CAMPAIGN,
+    engine::CAMPAIGN,
     pair::CAMPAIGN,
     wire::RAW,
     wire::STRUCTURED,

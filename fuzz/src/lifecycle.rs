@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The campaign.
 pub const CAMPAIGN: Campaign = Campaign {
     name: "lifecycle",
-    about: "a node's registration: unregister, drain, release, restore in any order",
+    about: "a node's registration: unregister, two-phase release, restore in any order",
     bytes: 8..400,
     step_bytes: 4,
     run,
@@ -30,9 +30,20 @@ struct Model {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Running {
-    Drain { until: Timestamp },
+    Drain { until: Timestamp, prepare: Option<Duration> },
+    Prepared { until: Timestamp },
     Release,
     Restore,
+}
+
+impl Model {
+    /// When what runs gives up by itself.
+    fn until(&self) -> Option<Timestamp> {
+        match self.running {
+            Some(Running::Drain { until, .. } | Running::Prepared { until }) => Some(until),
+            _ => None,
+        }
+    }
 }
 
 struct World {
@@ -46,7 +57,7 @@ fn run(choices: &mut Choices<'_>, trace: &mut Trace) -> Check {
     let mut world =
         World { node: Lifecycle::default(), model: Model::default(), now: Timestamp(0), minted: 0 };
     while let Some([what, which, ..]) = choices.step() {
-        world.apply(what % 16, which, trace)?;
+        world.apply(what % 24, which, trace)?;
         world.compare()?;
     }
     Ok(())
@@ -65,8 +76,7 @@ impl World {
             }
             7 | 8 => {
                 trace.step(|| format!("{now}: gives up, if due"));
-                let due =
-                    matches!(self.model.running, Some(Running::Drain { until }) if until <= now);
+                let due = self.model.until().is_some_and(|until| until <= now);
                 let gave_up = self.node.give_up(now);
                 ensure!(gave_up == due, "S01", "gave up at {now}: {gave_up}, due: {due}");
                 if due {
@@ -91,10 +101,13 @@ impl World {
                 }
                 Ok(())
             }
-            _ if self.model.running == Some(Running::Restore) => {
+            15 if self.model.running == Some(Running::Restore) => {
                 self.registered(trace);
                 Ok(())
             }
+            16..=18 => self.prepare(which, trace),
+            19..=21 => self.commit(trace),
+            22 => self.cancel(trace),
             _ => Ok(()),
         }
     }
@@ -113,6 +126,7 @@ impl World {
             Err(LifecycleError::AlreadyRegistered) => "registered",
             Err(LifecycleError::Busy(_)) => "busy",
             Err(LifecycleError::NeverRegistered) => "never registered",
+            Err(LifecycleError::NotPrepared) => "not prepared",
         };
         ensure!(is == must, "S02", "whether it may register: {is}, must be {must}");
         if may.is_ok() {
@@ -144,7 +158,8 @@ impl World {
             (None, Some(_)) => {
                 let waits = asked == Ok(LifecycleAction::WatchDrain);
                 ensure!(waits, "S05", "unregisters without a drain: {asked:?}");
-                self.model.running = Some(Running::Drain { until: self.now + drain });
+                let until = self.now + drain;
+                self.model.running = Some(Running::Drain { until, prepare: None });
             }
             (None, None) => {
                 ensure!(asked == Ok(LifecycleAction::Done), "S02", "not idempotent: {asked:?}");
@@ -153,17 +168,82 @@ impl World {
         Ok(())
     }
 
+    fn prepare(&mut self, which: u8, trace: &mut Trace) -> Check {
+        let drain = Duration::from_millis(u64::from(which / 8) * 50);
+        let lease = Duration::from_millis(u64::from(which % 8) * 200);
+        trace.step(|| format!("prepare within {drain:?}, for {lease:?}"));
+        let asked = self.node.prepare(drain, lease, self.now);
+        match (self.model.running, self.model.names) {
+            (Some(Running::Prepared { .. }), _) => {
+                ensure!(asked == Ok(LifecycleAction::Wait), "S06", "not idempotent: {asked:?}");
+                self.model.running = Some(Running::Prepared { until: self.now + lease });
+            }
+            (Some(_), _) => {
+                let busy = matches!(asked, Err(LifecycleError::Busy(_)));
+                ensure!(busy, "S02", "prepares beside another operation: {asked:?}");
+            }
+            (None, Some(_)) => {
+                let waits = asked == Ok(LifecycleAction::WatchDrain);
+                ensure!(waits, "S05", "prepares without a drain: {asked:?}");
+                let until = self.now + drain;
+                self.model.running = Some(Running::Drain { until, prepare: Some(lease) });
+            }
+            (None, None) => {
+                ensure!(asked == Ok(LifecycleAction::Done), "S02", "not idempotent: {asked:?}");
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, trace: &mut Trace) -> Check {
+        trace.step(|| "commit".into());
+        let asked = self.node.commit();
+        match (self.model.running, self.model.names) {
+            (Some(Running::Prepared { .. }), Some(names)) => {
+                let releases = asked == Ok(LifecycleAction::Release(names.generation));
+                ensure!(releases, "S06", "prepared, but not released: {asked:?}");
+                self.model.running = Some(Running::Release);
+            }
+            (Some(_), _) => {
+                let busy = matches!(asked, Err(LifecycleError::Busy(_)));
+                ensure!(busy, "S06", "commits beside another operation: {asked:?}");
+            }
+            (None, Some(_)) => {
+                let refused = asked == Err(LifecycleError::NotPrepared);
+                ensure!(refused, "S06", "commits what is not prepared: {asked:?}");
+            }
+            (None, None) => {
+                ensure!(asked == Ok(LifecycleAction::Done), "S02", "not idempotent: {asked:?}");
+            }
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, trace: &mut Trace) -> Check {
+        trace.step(|| "cancel".into());
+        let cancelled = self.node.cancel();
+        let may = self.model.until().is_some();
+        ensure!(cancelled == may, "S06", "cancelled: {cancelled}, must be {may}");
+        if may {
+            self.model.running = None;
+        }
+        Ok(())
+    }
+
     fn drained(&mut self) -> Check {
-        let next = self.node.drained();
-        let names = self.model.names;
-        let must = match self.model.running {
-            Some(Running::Drain { .. }) => names.map(|it| LifecycleAction::Release(it.generation)),
-            _ => None,
+        let next = self.node.drained(self.now);
+        let (must, running) = match (self.model.running, self.model.names) {
+            (Some(Running::Drain { prepare: None, .. }), Some(names)) => {
+                (Some(LifecycleAction::Release(names.generation)), Some(Running::Release))
+            }
+            (Some(Running::Drain { prepare: Some(lease), .. }), Some(_)) => {
+                let until = self.now + lease;
+                (Some(LifecycleAction::Wait), Some(Running::Prepared { until }))
+            }
+            (running, _) => (None, running),
         };
         ensure!(next == must, "S05", "after the drain: {next:?}, must be {must:?}");
-        if must.is_some() {
-            self.model.running = Some(Running::Release);
-        }
+        self.model.running = running;
         Ok(())
     }
 
@@ -171,6 +251,11 @@ impl World {
         trace.step(|| "restore".into());
         let asked = self.node.restore();
         match (self.model.running, self.model.names) {
+            (Some(Running::Prepared { .. }), _) => {
+                let goes_on = asked == Ok(LifecycleAction::GoOn);
+                ensure!(goes_on, "S06", "prepared, and cannot be restored: {asked:?}");
+                self.model.running = None;
+            }
             (Some(_), _) => {
                 let busy = matches!(asked, Err(LifecycleError::Busy(_)));
                 ensure!(busy, "S02", "restores beside another operation: {asked:?}");
@@ -194,15 +279,13 @@ impl World {
     fn compare(&self) -> Check {
         let (is, must) = (self.node.names(), self.model.names);
         ensure!(is == must, "S01", "registered as {is:?}, must be {must:?}");
-        let until = match self.model.running {
-            Some(Running::Drain { until }) => Some(until),
-            _ => None,
-        };
+        let until = self.model.until();
         let next = self.node.next_deadline();
         ensure!(next == until, "S01", "gives up at {next:?}, must at {until:?}");
         let runs = match self.node.state() {
             State::New | State::Registered(_) | State::Unregistered => None,
-            State::Draining { until, .. } => Some(Running::Drain { until }),
+            State::Draining { until, prepare, .. } => Some(Running::Drain { until, prepare }),
+            State::Prepared { until, .. } => Some(Running::Prepared { until }),
             State::Releasing(_) => Some(Running::Release),
             State::Restoring => Some(Running::Restore),
         };

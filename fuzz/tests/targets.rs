@@ -20,6 +20,7 @@ targets! {
     sender "../libfuzzer/fuzz_targets/sender.rs",
     receiver "../libfuzzer/fuzz_targets/receiver.rs",
     lifecycle "../libfuzzer/fuzz_targets/lifecycle.rs",
+    engine "../libfuzzer/fuzz_targets/engine.rs",
     pair "../libfuzzer/fuzz_targets/pair.rs",
     wire_raw "../libfuzzer/fuzz_targets/wire_raw.rs",
     wire_structured "../libfuzzer/fuzz_targets/wire_structured.rs",

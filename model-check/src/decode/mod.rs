@@ -244,7 +244,7 @@ impl Decode {
     fn leave(&mut self, out: &mut Output) {
         let used = self.loads.iter().any(|it| matches!(it, Load::Running { .. }));
         self.receiver.unregister(self.now);
-        let released = self.lifecycle.drained();
+        let released = self.lifecycle.drained(self.now);
         out.require(Rule::S01, released.is_some() && !used && self.open.is_empty());
         self.lifecycle.released();
     }

@@ -221,7 +221,7 @@ impl Prefill {
     fn leave(&mut self, options: &Options, running: Running, out: &mut Output) {
         self.frozen = true;
         self.sender.refuse_open_pulls(self.now);
-        let released = self.lifecycle.drained();
+        let released = self.lifecycle.drained(self.now);
         out.require(Rule::S01, released.is_some() && self.held == 0 && running.count == 0);
         if options.broken != Some(Broken::StalePlans) {
             self.table.unregister();
