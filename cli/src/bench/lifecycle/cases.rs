@@ -1,5 +1,6 @@
 //! The 27 cases of the published matrix, and what each asks of the two engines.
 
+use super::setup::FIRST_VERSION;
 use super::traffic::{D, P};
 use crate::engine::{Awake, Mode, Operate};
 
@@ -60,7 +61,10 @@ pub fn all() -> Vec<Case> {
         let down = vec![on_both(Operate::Sleep { level, mode: Mode::Keep })];
         let mut up = vec![on_both(Operate::Wake { parts: Awake::All })];
         if level == 2 {
-            up.push(on_both(Operate::UpdateWeights { version: 1, mode: Mode::Keep }));
+            up.push(on_both(Operate::UpdateWeights {
+                version: FIRST_VERSION + 1,
+                mode: Mode::Keep,
+            }));
         }
         let asleep = Asleep { kv: level > 0, weights: level > 0 };
         cases.push(Case { asleep, ..Case::new(format!("sleep {level}"), down, up) });
@@ -76,7 +80,7 @@ pub fn all() -> Vec<Case> {
     let up = vec![on_both(Operate::Wake { parts: Awake::All })];
     let asleep = Asleep { kv: true, weights: false };
     cases.push(Case { asleep, ..Case::new("release of KV memory", down, up) });
-    let reload = on_both(Operate::UpdateWeights { version: 1, mode: Mode::Keep });
+    let reload = on_both(Operate::UpdateWeights { version: FIRST_VERSION + 1, mode: Mode::Keep });
     cases.push(Case::new("in-place weight reload", vec![reload], Vec::new()));
     let gone = Case::new("client disconnects", vec![Act::Disconnect], Vec::new());
     cases.push(Case { aborts: true, ..gone });
