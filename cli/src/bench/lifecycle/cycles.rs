@@ -195,6 +195,9 @@ fn finish(mut traffic: Traffic<'_>, result: &mut CyclesResult, cycled: Result<()
     result.loads = count.loads;
     result.bytes_compared = count.compared.0;
     result.problems.extend(count.problems);
+    if result.retried > 0 {
+        result.problems.push("loads that a sleep cut short failed [R04]".into());
+    }
     cycled?;
     for (slot, snapshot) in traffic.fleet.settle(SETTLE)?.into_iter().enumerate() {
         let name = traffic.fleet.name(slot);
