@@ -19,7 +19,8 @@ pub struct EngineConfig {
     pub bounds: Bounds,
     /// Whether memory may sleep: refused at the start where a rank's transport cannot `[S03]`.
     pub sleep: bool,
-    /// The weights at the start; 0 where nobody updates them.
+    /// The weights at the start; 0 where nobody updates them: that fits any `[R07]`. Ranks are
+    /// told, but an engine that holds or loads at once tells its nodes itself before.
     pub weights: WeightVersion,
 }
 

@@ -10,7 +10,7 @@ use futures_channel::oneshot;
 use futures_util::future::join_all;
 use kvbaton_core::lifecycle::engine::{
     Bounds, Doing, EngineAction, EngineLifecycle, EngineOrder, Operation, OperationError,
-    OperationId, OrderId, Outcome, Standing,
+    OperationId, OrderId, Outcome, RankOrder, Standing,
 };
 use kvbaton_core::time::Timestamp;
 use std::collections::BTreeMap;
@@ -144,6 +144,13 @@ impl EngineManager {
 
 impl Actor for EngineManager {
     type Context = Context<Self>;
+
+    /// Ranks say from the start which weights they have: what is not said fits any `[R07]`.
+    fn started(&mut self, context: &mut Self::Context) {
+        let order = RankOrder::SetWeights(self.machine.standing().version);
+        let told = join_all(self.ranks.iter().map(|rank| rank.order(order, &self.bounds)));
+        context.spawn(actix::fut::wrap_future::<_, Self>(told).map(|_, _, _| ()));
+    }
 }
 
 /// Asks for an operation.

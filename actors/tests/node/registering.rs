@@ -4,7 +4,7 @@ use crate::transport::Network;
 use crate::world::{DECODE_AT, load, memory, next, plain, prefill_config, start, within_bound};
 use kvbaton_actors::events::Event;
 use kvbaton_actors::lifecycle_manager::RegistrationError;
-use kvbaton_actors::node::{NodeConfig, NodeHandle, Role, start_actors};
+use kvbaton_actors::node::{NodeConfig, NodeError, NodeHandle, Role, start_actors};
 use kvbaton_actors::runtime;
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::lifecycle::{Names, State};
@@ -161,13 +161,17 @@ fn s03_memory_that_cannot_be_registered_again_is_not_unregistered() {
 }
 
 #[test]
-#[ignore = "S03: a node is not told yet whether its engine will sleep"]
 fn s03_a_transport_that_cannot_register_again_is_refused_at_start() {
     runtime::run(async {
         let network = Network::default();
         network.memory.lock().unwrap().once = true;
-        // With sleep enabled, once the configuration can say so.
-        let started = start_actors(prefill_config(), network.factory()).await;
-        assert!(started.is_err(), "it is refused before anything is loaded");
+        let mut config = prefill_config();
+        assert!(start_actors(config.clone(), network.factory()).await.is_ok(), "without sleep");
+        config.sleep = true;
+        let Err(error) = start_actors(config, network.factory()).await else {
+            panic!("it is refused before anything is loaded");
+        };
+        assert!(matches!(error, NodeError::CannotSleep(_)), "{error}");
+        assert!(error.to_string().contains("start without sleep"), "{error}");
     });
 }

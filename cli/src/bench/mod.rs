@@ -15,7 +15,8 @@ mod wake;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-/// Measure the control plane or the data plane, beside the peers in the same run.
+/// Measure the control plane or the data plane, beside the peers in the same run, and the
+/// lifecycle of engines under load.
 ///
 /// Times differ from machine to machine: compare the ratios. Use a release build.
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use super::args::DemoArgs;
 use super::child::{Child, Heard, What};
 use super::message::{FromEngine, ToEngine};
-use crate::engine::{EngineSpec, Model, Side, Snapshot};
+use crate::engine::{EngineSpec, Model, Side, Snapshot, WEIGHTS};
 use anyhow::{Result, anyhow, bail};
 use std::fmt::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -286,5 +286,6 @@ fn specification(args: &DemoArgs, model: Model, side: Side) -> EngineSpec {
         write_timeout_ms: write * 1000,
         drain_ms: 10_000,
         weight_bytes: 1 << 20,
+        weight_version: WEIGHTS.version,
     }
 }

@@ -7,7 +7,7 @@ use super::gather::Gather;
 use super::lifecycle::End;
 use super::memory::RankNode;
 use super::notice::{Notice, Outcome, Source, Submit};
-use super::spec::{EngineSpec, Side, WEIGHTS};
+use super::spec::{EngineSpec, Side};
 use super::transfers::{LoadFailed, Loading};
 use super::weights::WeightsMemory;
 use crate::mapping::Mapping;
@@ -18,7 +18,7 @@ use kvbaton_actors::engine::{Asked, Engine, RankPort, mailbox};
 use kvbaton_actors::events::Event;
 use kvbaton_actors::node::NodeHandle;
 use kvbaton_actors::node::registration::Memory;
-use kvbaton_core::ids::{Address, BlockId, RequestId, TransferId};
+use kvbaton_core::ids::{Address, BlockId, RequestId, TransferId, WeightVersion};
 use kvbaton_core::receiver::LoadEnd;
 use kvbaton_model_engine::{
     Action, Outcome as ModelOutcome, PrefixChain, Rank, RankLayout, RankPlace, Request, Role,
@@ -81,7 +81,7 @@ impl EngineHost {
         let scheduler = Scheduler::new(SchedulerConfig {
             shape,
             blocks: spec.blocks,
-            weights: WEIGHTS,
+            weights: spec.weights(),
             role: match spec.side {
                 Side::Prefill => Role::Prefill,
                 Side::Decode => Role::Decode,
@@ -89,7 +89,8 @@ impl EngineHost {
             on_load_failure: spec.on_load_failure(),
         });
         let group_of = vec![None; spec.blocks as usize];
-        let weights = ranks.iter().map(|_| WeightsMemory::new(spec.weight_bytes, WEIGHTS.version));
+        let weights =
+            ranks.iter().map(|_| WeightsMemory::new(spec.weight_bytes, spec.weight_version));
         let weights = weights.collect::<Result<Vec<_>>>()?;
         let (port, orders) = mailbox();
         let ports =
@@ -332,6 +333,8 @@ fn start_rank(
     let memory = Mapping::new(len.0 as usize)?;
     let rank = Rank::new(shape.clone(), place, spec.blocks, memory.start())?;
     let local = Memory::new(rank.layout().register(shape, place, spec.blocks)?)?;
-    let node = RankNode::start(spec.node(place, bootstrap), spec.transport(), local, memory)?;
+    let weights = WeightVersion(spec.weight_version);
+    let config = spec.node(place, bootstrap);
+    let node = RankNode::start(config, spec.transport(), weights, local, memory)?;
     Ok((rank, node))
 }

@@ -3,8 +3,10 @@
 
 use crate::mapping::Mapping;
 use anyhow::Result;
+use futures_executor::block_on;
 use kvbaton_actors::node::registration::Memory;
 use kvbaton_actors::node::{Node, NodeConfig};
+use kvbaton_core::ids::WeightVersion;
 use kvbaton_transport_tcp::TcpTransport;
 
 /// A node and the memory that it has registered. The node goes first.
@@ -14,18 +16,21 @@ pub struct RankNode {
 }
 
 impl RankNode {
-    /// Starts a node and registers `local`, which must lie in `memory`.
+    /// Starts a node of these weights and registers `local`, which must lie in `memory`.
     ///
     /// # Errors
     /// When the node does not start, or memory or bootstrap server refuse.
     pub fn start(
         config: NodeConfig,
         transport: TcpTransport,
+        weights: WeightVersion,
         local: Memory,
         memory: Mapping,
     ) -> Result<Self> {
         let rank = Self { node: Node::start(config, transport)?, memory };
-        // SAFETY: `memory` stays mapped until the node is dropped, since it is a later field;
+        block_on(rank.node.handle().set_weights(weights));
+        // SAFETY: `memory` stays mapped until the node is dropped, since it is a later field,
+        // but for times in which the engine's lifecycle has unregistered it;
         // it is reached through raw pointers only, and what a load may write is not relied on.
         unsafe { rank.node.register(local)? };
         Ok(rank)

@@ -11,7 +11,8 @@ use kvbaton_transport_tcp::{TcpConfig, TcpTransport};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The weights that every engine starts with; the version that nodes start with, too.
+/// The weights that engines of a demo run with: of no stated version, since nobody updates
+/// them `[R07]`.
 pub const WEIGHTS: Weights = Weights { model: 1, version: 0 };
 
 /// Which side an engine plays.
@@ -64,6 +65,8 @@ pub struct EngineSpec {
     pub drain_ms: u64,
     /// Weights of each rank, in bytes.
     pub weight_bytes: usize,
+    /// Their version at the start; 0 where nobody updates them.
+    pub weight_version: u64,
 }
 
 impl EngineSpec {
@@ -86,11 +89,17 @@ impl EngineSpec {
         config
     }
 
+    /// The weights at the start.
+    #[must_use]
+    pub const fn weights(&self) -> Weights {
+        Weights { version: self.weight_version, ..WEIGHTS }
+    }
+
     /// The configuration of its lifecycle.
     #[must_use]
     pub fn lifecycle(&self) -> EngineConfig {
         let drain = Duration::from_millis(self.drain_ms);
-        let weights = WeightVersion(WEIGHTS.version);
+        let weights = WeightVersion(self.weight_version);
         EngineConfig { bounds: Bounds { drain, ..Bounds::default() }, sleep: true, weights }
     }
 

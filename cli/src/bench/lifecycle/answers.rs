@@ -1,5 +1,6 @@
 //! What is asked, and what an answer may be under the weights that its request lived under.
 
+use super::setup::FIRST_VERSION;
 use crate::engine::{Model, WEIGHTS};
 use kvbaton_model_engine::{Shape, SingleEngine, Weights};
 use rand::rngs::StdRng;
@@ -36,7 +37,7 @@ impl Answers {
         let prompts: Vec<Vec<u32>> = (0..count).map(|_| prompt()).collect();
         let mut answers =
             Self { shape: model.shape(), max_tokens, prompts, known: BTreeMap::new() };
-        (0..count).for_each(|job| drop(answers.whole(job, WEIGHTS.version)));
+        (0..count).for_each(|job| drop(answers.whole(job, FIRST_VERSION)));
         answers
     }
 

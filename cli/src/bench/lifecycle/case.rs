@@ -81,8 +81,15 @@ pub fn run(
     if let Err(error) = ended {
         result.problems.push(format!("{error:#}"));
     }
-    if !case.aborts && result.aborted > 0 {
-        result.problems.push(format!("{} requests were aborted", result.aborted));
+    let unasked = [
+        (case.aborts, result.aborted, "aborted"),
+        (case.aborts_on_p, result.retried, "tried again: a load that was cut short failed [R04]"),
+        (case.cuts_short, result.recomputed, "recomputed"),
+    ];
+    for (asked, count, what) in unasked {
+        if !asked && count > 0 {
+            result.problems.push(format!("{count} requests were {what}; nobody asked for that"));
+        }
     }
     result
 }

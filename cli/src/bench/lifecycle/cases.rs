@@ -1,5 +1,6 @@
 //! The 27 cases of the published matrix, and what each asks of the two engines.
 
+use super::setup::FIRST_VERSION;
 use super::traffic::{D, P};
 use crate::engine::{Awake, Mode, Operate};
 
@@ -34,11 +35,23 @@ pub struct Case {
     pub asleep: Asleep,
     /// Whether it ends requests without an answer.
     pub aborts: bool,
+    /// Whether it ends requests on P, so that the router tries them again.
+    pub aborts_on_p: bool,
+    /// Whether it cuts loads or requests short, which are recomputed then.
+    pub cuts_short: bool,
 }
 
 impl Case {
     fn new(name: impl Into<String>, down: Vec<Act>, up: Vec<Act>) -> Self {
-        Self { name: name.into(), down, up, asleep: Asleep::default(), aborts: false }
+        Self {
+            name: name.into(),
+            down,
+            up,
+            asleep: Asleep::default(),
+            aborts: false,
+            aborts_on_p: false,
+            cuts_short: true,
+        }
     }
 }
 
@@ -60,13 +73,19 @@ pub fn all() -> Vec<Case> {
         let down = vec![on_both(Operate::Sleep { level, mode: Mode::Keep })];
         let mut up = vec![on_both(Operate::Wake { parts: Awake::All })];
         if level == 2 {
-            up.push(on_both(Operate::UpdateWeights { version: 1, mode: Mode::Keep }));
+            up.push(on_both(Operate::UpdateWeights {
+                version: FIRST_VERSION + 1,
+                mode: Mode::Keep,
+            }));
         }
         let asleep = Asleep { kv: level > 0, weights: level > 0 };
-        cases.push(Case { asleep, ..Case::new(format!("sleep {level}"), down, up) });
+        let cuts_short = level > 0;
+        let case = Case::new(format!("sleep {level}"), down, up);
+        cases.push(Case { asleep, cuts_short, ..case });
     }
     let aborted = vec![on_both(Operate::AbortRequests)];
-    cases.push(Case { aborts: true, ..Case::new("abort_requests", aborted, Vec::new()) });
+    let case = Case::new("abort_requests", aborted, Vec::new());
+    cases.push(Case { aborts: true, aborts_on_p: true, ..case });
     cases.push(Case::new(
         "reset_prefix_cache",
         vec![Act::Reset(false), Act::Reset(true)],
@@ -76,10 +95,10 @@ pub fn all() -> Vec<Case> {
     let up = vec![on_both(Operate::Wake { parts: Awake::All })];
     let asleep = Asleep { kv: true, weights: false };
     cases.push(Case { asleep, ..Case::new("release of KV memory", down, up) });
-    let reload = on_both(Operate::UpdateWeights { version: 1, mode: Mode::Keep });
+    let reload = on_both(Operate::UpdateWeights { version: FIRST_VERSION + 1, mode: Mode::Keep });
     cases.push(Case::new("in-place weight reload", vec![reload], Vec::new()));
     let gone = Case::new("client disconnects", vec![Act::Disconnect], Vec::new());
-    cases.push(Case { aborts: true, ..gone });
+    cases.push(Case { aborts: true, cuts_short: false, ..gone });
     cases.push(Case::new("abort_transfers", vec![on_both(Operate::AbortTransfers)], Vec::new()));
     cases
 }
@@ -102,7 +121,8 @@ fn pause(mode: Mode, who: &[usize], clear: bool) -> Case {
     let up = vec![Act::Do(who.iter().map(|&slot| (slot, Operate::Resume)).collect())];
     let cleared = if clear { ", clear" } else { "" };
     let case = Case::new(format!("pause {mode_name} {who_name}{cleared}"), down, up);
-    Case { aborts: mode == Mode::Abort && who.contains(&D), ..case }
+    let ends = |slot| mode == Mode::Abort && who.contains(&slot);
+    Case { aborts: ends(D), aborts_on_p: ends(P), cuts_short: clear || ends(P), ..case }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Sleep and wake, again and again, under requests that never end.
 
 use super::answers::Answers;
-use super::setup::{LifecycleArgs, Load, Policy, SHORT_DRAIN};
+use super::setup::{FIRST_VERSION, LifecycleArgs, Load, Policy, SHORT_DRAIN};
 use super::traffic::{D, P, Traffic};
 use crate::engine::{Awake, Measured, Mode, Operate};
 use anyhow::Result;
@@ -106,7 +106,7 @@ fn cycle(
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
     let mut samples = [Samples::default(), Samples::default()];
-    let mut version = 0;
+    let mut version = FIRST_VERSION;
     for cycle in 0..cycles {
         traffic.concurrency = least + (most - least) * (cycle as usize % 7) / 6;
         // Requests run, with blocks in use, before each sleep.
@@ -195,6 +195,9 @@ fn finish(mut traffic: Traffic<'_>, result: &mut CyclesResult, cycled: Result<()
     result.loads = count.loads;
     result.bytes_compared = count.compared.0;
     result.problems.extend(count.problems);
+    if result.retried > 0 {
+        result.problems.push("loads that a sleep cut short failed [R04]".into());
+    }
     cycled?;
     for (slot, snapshot) in traffic.fleet.settle(SETTLE)?.into_iter().enumerate() {
         let name = traffic.fleet.name(slot);

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Longest and shortest prompt, in tokens.
 const PROMPT: std::ops::RangeInclusive<usize> = 16..=96;
+/// Version of the weights at the start.
+pub const FIRST_VERSION: u64 = 1;
 /// Tokens that D generates.
 const MAX_TOKENS: usize = 4;
 /// How long a pause that waits lets D pull what P holds, where D may be paused as well.
@@ -138,6 +140,7 @@ impl LifecycleArgs {
                 write_timeout_ms: 30_000,
                 drain_ms: drain.as_millis() as u64,
                 weight_bytes: (self.weights as usize) << 20,
+                weight_version: FIRST_VERSION,
             }
         };
         let specs = vec![spec(Side::Prefill), spec(Side::Decode)];

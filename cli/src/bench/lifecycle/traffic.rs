@@ -2,6 +2,7 @@
 //! again what failed, and judges every answer.
 
 use super::answers::Answers;
+use super::setup::FIRST_VERSION;
 use crate::demo::fleet::Fleet;
 use crate::demo::message::{FromEngine, Operated, ToEngine};
 use crate::engine::{Measured, Notice, Operate, Outcome, Source, Submit};
@@ -113,7 +114,7 @@ impl<'a> Traffic<'a> {
             running: BTreeMap::new(),
             held: Vec::new(),
             next_attempt: 0,
-            versions: [(0, 0); 2],
+            versions: [(FIRST_VERSION, FIRST_VERSION); 2],
             operations: BTreeMap::new(),
             next_operation: 0,
             ended: Vec::new(),

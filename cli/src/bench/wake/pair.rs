@@ -39,6 +39,7 @@ impl Pair {
             write_timeout_ms: 30_000,
             drain_ms: 1000,
             weight_bytes: 1 << 20,
+            weight_version: 0,
         };
         let specs = vec![spec(Side::Prefill), spec(Side::Decode)];
         let mut fleet = Fleet::of(specs, Instant::now() + time, 1)?;
