@@ -19,6 +19,7 @@ pub const ALL: &[&str] = &[
     REVOKE_SLOW,
     UNREGISTER_FAILS,
     UNREGISTER_SLOW,
+    WEIGHTS_FIRST,
     WRITE_LATE,
     WRITE_STALE,
     WRITE_STRAYS,
@@ -56,6 +57,9 @@ pub const REVOKE_SLOW: &str = "revoke-slow";
 pub const UNREGISTER_FAILS: &str = "unregister-fails";
 /// Unregistering takes up to 500 ms.
 pub const UNREGISTER_SLOW: &str = "unregister-slow";
+/// Nodes hear of new weights before their engine has taken its blocks back, as engines may do
+/// that have a lifecycle of their own.
+pub const WEIGHTS_FIRST: &str = "weights-first";
 /// A write waits up to 300 ms in its data plane before its first piece.
 pub const WRITE_LATE: &str = "write-late";
 

@@ -164,6 +164,25 @@ bugs! {
     /// plane that has keys: P writes with the old ones.
     KeysNotRefreshed = "keys-not-refreshed", "S04";
 
+    // The lifecycle of an engine.
+
+    /// Ranks unregister once the first of them is prepared `[S06]`. Shows in a sleep over two
+    /// ranks: the second is told to unregister before it has drained.
+    CommitBeforePrepared = "commit-before-prepared", "S06";
+    /// A resume that ends a sleep leaves prepared ranks as they are `[R05]`. Shows when it comes
+    /// while ranks are being prepared: they refuse holds and loads until their lease ends.
+    ResumeKeepsPrepared = "resume-keeps-prepared", "R05";
+    /// Memory is unmapped before it is unregistered `[S05]`. Shows in every sleep.
+    UnmapBeforeCommit = "unmap-before-commit", "S05";
+    /// Memory is registered before it is mapped `[S05]`. Shows in every wake.
+    RestoreBeforeMap = "restore-before-map", "S05";
+    /// Clearing in mode `wait` gives D no time to pull `[R03]`. Shows with held requests: their
+    /// loads are given up although D would have pulled in time.
+    DrainBudgetSkipped = "drain-budget-skipped", "R03";
+    /// A load that a reset cut short fails its request `[R04]`; the simulated engine plants it.
+    /// Shows when P or D is reset under a load, where D does not recompute.
+    ResetFailsLoads = "reset-fails-loads", "R04";
+
     // In data planes: a simulated transport asks for these.
 
     /// D's data plane takes writes of an older generation `[Z02]`. The simulated transport

@@ -24,8 +24,7 @@ impl Cycles {
     /// Looks through a run.
     #[must_use]
     pub fn of(events: &[Event]) -> Self {
-        let mut it =
-            Self { wakes: 0, answered: 0, otherwise: BTreeMap::new(), early: 0, late: 0 };
+        let mut it = Self { wakes: 0, answered: 0, otherwise: BTreeMap::new(), early: 0, late: 0 };
         let mut tables: BTreeMap<NodeId, Vec<u64>> = BTreeMap::new();
         for event in events {
             match (&event.what, event.lane) {

@@ -65,6 +65,7 @@ pub fn plan(seed: u64) -> Plan {
         data: crate::plan::DataKind::Grants,
         odds: Odds { loss: 40, delay_ms: 30, ..Odds::default() },
         sites: ["fires".to_owned()].into(),
+        concurrency: 0,
         requests: (0..10).map(request).collect(),
         happenings: vec![
             planned(20, Happening::Stop { engine: 1, for_ms: 50 }),

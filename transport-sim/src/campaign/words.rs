@@ -1,9 +1,8 @@
 //! Plans in words.
 
 use crate::plan::{
-    EnginePlan, Fleet, Happening, Kind, ModelPlan, Plan, Planned, Quirk, RequestPlan,
+    EnginePlan, Fleet, Happening, Kind, ModelPlan, Plan, Planned, Quirk, RequestPlan, Side,
     WakeOrder,
-    Side,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -91,6 +90,9 @@ pub fn happening(what: &Happening) -> String {
         }
         Happening::ReleaseKv { engine, mode, for_ms } => {
             format!("e{engine} gives its KV cache up ({}) for {for_ms} ms", mode.name())
+        }
+        Happening::Reregister { engine, for_ms } => {
+            format!("e{engine} unregisters by itself, for {for_ms} ms")
         }
         Happening::Resume { engine } => format!("e{engine} is resumed"),
         Happening::AbortTransfers { engine } => format!("e{engine} aborts its transfers"),

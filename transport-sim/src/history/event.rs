@@ -4,9 +4,7 @@ use super::facts::{
     Answer, ConnectionId, LoadFact, PullFacts, ReplyFacts, SendFact, Tables, WriteEnd, WriteName,
 };
 use kvbaton_core::ids::{Generation, Grant, RequestId, SessionAddress, TransferId};
-use kvbaton_core::lifecycle::engine::{
-    EngineOrder, Operation, OperationError, Outcome, RankOrder,
-};
+use kvbaton_core::lifecycle::engine::{EngineOrder, Operation, OperationError, Outcome, RankOrder};
 use kvbaton_core::region::MemoryRange;
 use std::sync::Arc;
 
@@ -237,6 +235,13 @@ pub enum What {
     },
 
     // ---- what an engine asks of its node, and is told ----
+    /// P: the engine has taken a request that D will pull.
+    PrefillStarted {
+        /// P's request.
+        request: RequestId,
+        /// The transfer.
+        transfer: TransferId,
+    },
     /// P: the node took a finished request's blocks.
     Held {
         /// P's request.

@@ -163,6 +163,9 @@ impl fmt::Display for What {
             Self::Held { request, transfer, rows, .. } => {
                 write!(f, "holds {request} for {transfer}: {}", Rows(rows))
             }
+            Self::PrefillStarted { request, transfer } => {
+                write!(f, "takes {request} for {transfer}")
+            }
             Self::HoldRefused { request, why, .. } => write!(f, "hold of {request} refused: {why}"),
             Self::ReleaseAsked { transfer } => write!(f, "releases {transfer}"),
             Self::SendEnded { request, ended: SendFact::Sent, .. } => write!(f, "{request} sent"),

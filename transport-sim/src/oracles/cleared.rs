@@ -67,8 +67,11 @@ impl Oracle for Cleared {
             What::EngineTold { order: EngineOrder::Run, .. } => clearing.clear(),
             What::OperationEnded { id, end } if clearing.remove(id) && end.is_ok() => {
                 for (node, it) in self.nodes.of_engine(engine) {
-                    if let Some(((request, _), ())) = it.holds.iter().chain(it.loads.iter()).next() {
-                        return Err(format!("{node}: operation {id} is done, {request} has blocks"));
+                    if let Some(((request, _), ())) = it.holds.iter().chain(it.loads.iter()).next()
+                    {
+                        return Err(format!(
+                            "{node}: operation {id} is done, {request} has blocks"
+                        ));
                     }
                 }
             }

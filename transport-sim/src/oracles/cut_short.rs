@@ -7,8 +7,7 @@ use kvbaton_core::ids::RequestId;
 use std::collections::BTreeMap;
 
 /// Core's names of reasons that are resets.
-const RESETS: [&str; 4] =
-    ["Reset", "WeightsUpdated", "Prefill(Reset)", "Prefill(OtherWeights)"];
+const RESETS: [&str; 4] = ["Reset", "WeightsUpdated", "Prefill(Reset)", "Prefill(OtherWeights)"];
 
 /// Remembers how each request's last load ended.
 #[derive(Debug, Default)]

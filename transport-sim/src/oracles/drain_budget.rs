@@ -54,7 +54,9 @@ impl DrainBudget {
             | Operation::ReleaseKv(mode)
             | Operation::UpdateWeights { mode, .. } => of(mode),
             Operation::Sleep { level, mode } if level != SleepLevel::Compute => of(mode),
-            Operation::AbortTransfers | Operation::ResetPrefixCache { running: true } => Gives::None,
+            Operation::AbortTransfers | Operation::ResetPrefixCache { running: true } => {
+                Gives::None
+            }
             _ => Gives::Nothing,
         }
     }

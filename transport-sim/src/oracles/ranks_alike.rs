@@ -3,7 +3,7 @@
 use super::Oracle;
 use super::lives::Lives;
 use crate::history::{Event, Lane, What};
-use kvbaton_core::lifecycle::engine::OperationError;
+use kvbaton_core::lifecycle::engine::{Operation, OperationError};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Compares ranks when no operation runs.
@@ -12,6 +12,10 @@ pub struct RanksAlike {
     /// `None` until it has registered once.
     registered: Lives<Option<bool>>,
     open: BTreeMap<u16, BTreeSet<u64>>,
+    /// Engines that release memory without an operation.
+    by_hand: BTreeSet<u16>,
+    /// Engines that said that not all of it was undone, until their ranks are alike again.
+    stuck: BTreeSet<u16>,
 }
 
 impl Oracle for RanksAlike {
@@ -32,17 +36,29 @@ impl Oracle for RanksAlike {
             }
         }
         match (&event.what, event.lane) {
-            (What::OperationAsked { id, .. }, Lane::Engine(engine)) => {
+            // Where its lifecycle does it, the operation follows at once.
+            (What::SleepAsked, Lane::Engine(engine)) => drop(self.by_hand.insert(engine)),
+            (What::SleepFailed { .. } | What::Woke, Lane::Engine(engine)) => {
+                self.by_hand.remove(&engine);
+            }
+            (What::OperationAsked { id, what }, Lane::Engine(engine)) => {
+                if matches!(what, Operation::Sleep { .. } | Operation::ReleaseKv(_)) {
+                    self.by_hand.remove(&engine);
+                }
                 self.open.entry(engine).or_default().insert(*id);
             }
             (What::OperationEnded { id, end }, Lane::Engine(engine)) => {
                 let open = self.open.entry(engine).or_default();
                 open.remove(id);
-                let told = matches!(end, Err(OperationError::NotUndone { .. }));
-                if open.is_empty() && !told && !matches!(end, Err(OperationError::Stopped)) {
+                if matches!(end, Err(OperationError::NotUndone { .. })) {
+                    self.stuck.insert(engine);
+                }
+                let stopped = matches!(end, Err(OperationError::Stopped));
+                if open.is_empty() && !stopped && !self.by_hand.contains(&engine) {
                     return self.compare(engine);
                 }
             }
+            (What::Killed, Lane::Node(node)) => drop(self.stuck.remove(&node.engine)),
             _ => {}
         }
         Ok(())
@@ -50,16 +66,20 @@ impl Oracle for RanksAlike {
 }
 
 impl RanksAlike {
-    fn compare(&self, engine: u16) -> Result<(), String> {
+    fn compare(&mut self, engine: u16) -> Result<(), String> {
         let is = |it: bool| {
             let mut ranks = self.registered.of_engine(engine);
             ranks.find(|(_, registered)| **registered == Some(it)).map(|(node, _)| node)
         };
         match (is(true), is(false)) {
+            (Some(_), Some(_)) if self.stuck.contains(&engine) => Ok(()),
             (Some(one), Some(other)) => {
                 Err(format!("e{engine} is at rest: {one} is registered and {other} is not"))
             }
-            _ => Ok(()),
+            _ => {
+                self.stuck.remove(&engine);
+                Ok(())
+            }
         }
     }
 }
@@ -70,7 +90,7 @@ mod tests {
     use crate::history::NodeId;
     use crate::oracles::made_up::{P, Story, asked, caught, ended, failed, legal, started};
     use kvbaton_core::ids::Generation;
-    use kvbaton_core::lifecycle::engine::{Operation, PauseMode, SleepLevel};
+    use kvbaton_core::lifecycle::engine::{PauseMode, SleepLevel};
 
     const SECOND: NodeId = NodeId { rank: 1, ..P };
 
@@ -99,6 +119,10 @@ mod tests {
         legal(RanksAlike::default(), busy);
         let why = OperationError::NotUndone { cause: "a".into(), why: "b".into() };
         let stuck = What::OperationEnded { id: 1, end: Err(why) };
-        legal(RanksAlike::default(), one_gone().engine(0, stuck));
+        let stuck = one_gone().engine(0, stuck);
+        legal(RanksAlike::default(), stuck.clone().engine(0, ended(2)));
+        let back = stuck.p(What::Registered { generation: Generation(5) }).engine(0, ended(3));
+        let gone = back.p(What::Unregistered { generation: Generation(5) }).engine(0, ended(4));
+        caught(RanksAlike::default(), gone, "e0.r0 is not");
     }
 }

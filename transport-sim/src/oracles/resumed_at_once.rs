@@ -18,7 +18,6 @@ struct Engine {
     memory: BTreeSet<u32>,
     /// Whether the last such order lets requests run.
     runs: bool,
-    stopped: bool,
 }
 
 /// Follows resumes.
@@ -74,7 +73,9 @@ impl Oracle for ResumedAtOnce {
                 let Some((since, excused)) = it.resumes.remove(id) else { return Ok(()) };
                 if !excused && event.at > since + AT_ONCE {
                     let ms = (event.at - since) / MS;
-                    return Err(format!("e{engine}: a resume took {ms} ms, nothing was in the way"));
+                    return Err(format!(
+                        "e{engine}: a resume took {ms} ms, nothing was in the way"
+                    ));
                 }
                 if end.is_ok() && !it.runs {
                     return Err(format!("e{engine} was resumed, and was not told to run"));

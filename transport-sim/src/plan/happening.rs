@@ -15,7 +15,9 @@ pub struct Planned {
 }
 
 /// How an engine is paused `[R01]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum PauseMode {
     /// End what runs.
@@ -53,7 +55,9 @@ impl From<PauseMode> for engine::PauseMode {
 }
 
 /// In which order an engine's memory wakes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum WakeOrder {
     /// All at once.
@@ -208,6 +212,14 @@ pub enum Happening {
         /// What happens.
         then: Box<Happening>,
     },
+    /// An engine with a lifecycle of its own gives its transfers up, unregisters its memory, and
+    /// registers it again.
+    Reregister {
+        /// Which.
+        engine: u16,
+        /// How long it stays unregistered.
+        for_ms: u64,
+    },
     /// The trainer pauses all engines, updates their weights, and resumes them.
     UpdateWeights {
         /// How long they stay paused.
@@ -242,6 +254,7 @@ impl Happening {
             | Self::Pause { for_ms, .. }
             | Self::Sleep { for_ms, .. }
             | Self::ReleaseKv { for_ms, .. }
+            | Self::Reregister { for_ms, .. }
             | Self::FailOrder { within_ms: for_ms, .. }
             | Self::UpdateWeights { for_ms, .. } => *for_ms,
             Self::AtOrder { within_ms, then, .. } => within_ms + then.lasts_ms(),
@@ -275,6 +288,7 @@ impl Happening {
             Self::Sleep { level: 1, .. } => "sleep",
             Self::Sleep { .. } => "sleep 2",
             Self::ReleaseKv { .. } => "release kv",
+            Self::Reregister { .. } => "reregister",
             Self::UpdateWeights { .. } => "update weights",
             Self::Resume { .. } => "resume",
             Self::AbortTransfers { .. } => "abort transfers",
@@ -296,6 +310,7 @@ impl Happening {
             | Self::Pause { engine, .. }
             | Self::Sleep { engine, .. }
             | Self::ReleaseKv { engine, .. }
+            | Self::Reregister { engine, .. }
             | Self::Resume { engine }
             | Self::AbortTransfers { engine }
             | Self::AbortRequests { engine }
@@ -324,6 +339,7 @@ impl fmt::Display for Happening {
             | Self::Stop { engine, .. }
             | Self::ForgetDirectory { engine }
             | Self::Resume { engine }
+            | Self::Reregister { engine, .. }
             | Self::AbortTransfers { engine }
             | Self::AbortRequests { engine }
             | Self::ReleaseAll { engine } => write!(f, "{name} of e{engine}"),

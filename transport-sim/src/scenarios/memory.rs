@@ -11,7 +11,11 @@ fn asleep(scenario: &str, seed: u64, which: Which) -> Story {
         let (at, for_ms) = (story.some_time(), story.draw.pick(&[1, 20, 300, 2_000]));
         for engine in story.engines(which) {
             let late = story.draw.pick(&[0, 0, 50]);
-            story.at(at + late, Happening::sleep(engine, for_ms));
+            let what = match story.draw.one_in(4) {
+                true => Happening::Reregister { engine, for_ms },
+                false => Happening::sleep(engine, for_ms),
+            };
+            story.at(at + late, what);
         }
     }
     story.plan.odds.latency_max_ms = story.draw.pick(&[3, 60]);
@@ -102,7 +106,11 @@ pub fn both_roles(seed: u64) -> Plan {
     for _ in 0..4 {
         let engine = story.one(Which::Both);
         let for_ms = story.draw.pick(&[20, 300]);
-        story.happens(Happening::sleep(engine, for_ms));
+        let what = match story.draw.one_in(2) {
+            true => Happening::Reregister { engine, for_ms },
+            false => Happening::sleep(engine, for_ms),
+        };
+        story.happens(what);
     }
     story.more(10, LONG_AFTER, LONG_AFTER + 1_000);
     story.done()
@@ -113,6 +121,9 @@ fn weights(scenario: &str, seed: u64, sleep: bool) -> Plan {
     for _ in 0..story.draw.few(1, 2) {
         let for_ms = story.draw.pick(&[10, 200, 1_500]);
         story.happens(Happening::UpdateWeights { for_ms, sleep });
+    }
+    if story.draw.one_in(2) {
+        story.sites(&[sites::WEIGHTS_FIRST]);
     }
     // The same prompts before and after.
     for request in &mut story.plan.requests {

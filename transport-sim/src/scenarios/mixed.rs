@@ -160,7 +160,7 @@ fn happenings(plan: &mut Plan, draw: &mut Draw) {
     let all = plan.fleet.engines.len() as u16;
     let prefills = engines(&plan.fleet, Side::Prefill);
     // Kinds that this run knows at all.
-    let kinds: Vec<u32> = (0..15).filter(|_| draw.one_in(3)).collect();
+    let kinds: Vec<u32> = (0..16).filter(|_| draw.one_in(3)).collect();
     if kinds.is_empty() {
         return;
     }
@@ -185,6 +185,7 @@ fn happenings(plan: &mut Plan, draw: &mut Draw) {
             11 => Happening::Resume { engine },
             12 => Happening::AbortTransfers { engine },
             13 => Happening::AbortRequests { engine },
+            14 => Happening::Reregister { engine, for_ms },
             _ => Happening::ResetCache { engine, running: draw.one_in(2) },
         };
         happen(plan, at_ms, what);

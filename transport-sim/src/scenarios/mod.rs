@@ -5,6 +5,7 @@ mod build;
 mod cycles;
 mod draw;
 mod fleets;
+mod lifecycle;
 mod memory;
 mod mixed;
 mod network;
@@ -253,6 +254,30 @@ pub const ALL: &[Scenario] = &[
         "P and D pause in mode keep, with or without clearing",
         &["R01", "F38"],
         |seed| pauses::plan("pause-keep-both", seed, PauseMode::Keep, Which::Both),
+    ),
+    scenario(
+        "lifecycle-steps",
+        "an operation is cut short, or fails, at any of its steps, over several ranks",
+        &["S01", "S05", "S06", "R05"],
+        lifecycle::steps,
+    ),
+    scenario(
+        "lifecycle-any",
+        "operations of every kind, some of them at once, resumes at any moment",
+        &["S01", "S06", "R02", "R05", "R06"],
+        lifecycle::any,
+    ),
+    scenario(
+        "resets",
+        "P and D are reset under loads; what that cuts short is recomputed",
+        &["R03", "R04", "R06"],
+        lifecycle::resets,
+    ),
+    scenario(
+        "wait-before-pull",
+        "P pauses in mode wait, and clears, before D pulls anything",
+        &["R03"],
+        lifecycle::drained,
     ),
     scenario(
         "eviction-storm",

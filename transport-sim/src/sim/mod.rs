@@ -3,8 +3,8 @@
 mod clockwork;
 mod dice;
 mod links;
-mod orders;
 pub mod names;
+mod orders;
 mod record;
 
 pub use dice::Dice;

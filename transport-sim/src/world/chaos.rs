@@ -106,6 +106,7 @@ impl Chaos {
                 let operation = Operation::ReleaseKv(mode.into());
                 self.sleep_and_wake(engine, operation, WakeOrder::All, lasts).await;
             }
+            Happening::Reregister { engine, .. } => self.reregister(engine, lasts).await,
             Happening::UpdateWeights { sleep, .. } => self.update_weights(lasts, sleep).await,
             Happening::Resume { engine } => drop(self.ask(engine, Operation::Resume).await),
             Happening::AbortTransfers { engine } => {

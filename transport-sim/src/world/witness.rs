@@ -54,6 +54,12 @@ impl Witness {
         self.sim.note_at(self.node, what);
     }
 
+    /// P's engine has taken a request.
+    pub fn prefill_started(&self, request: &RequestId, transfer: &TransferId) {
+        let (request, transfer) = (request.clone(), transfer.clone());
+        self.note(What::PrefillStarted { request, transfer });
+    }
+
     /// P's engine hands over blocks computed with these weights.
     pub fn held(
         &self,

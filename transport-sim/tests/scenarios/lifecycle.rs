@@ -2,9 +2,7 @@
 //! in every run; these say that it came to it.
 
 use crate::support::{plans, run};
-use kvbaton_core::lifecycle::engine::{
-    EngineOrder, Operation, OperationError, Outcome, RankOrder,
-};
+use kvbaton_core::lifecycle::engine::{EngineOrder, Operation, OperationError, Outcome, RankOrder};
 use kvbaton_transport_sim::history::{Event, Lane, LoadFact, NodeId, What};
 use kvbaton_transport_sim::plan::{Happening, Plan, Planned};
 use kvbaton_transport_sim::sites;

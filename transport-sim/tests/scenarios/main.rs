@@ -15,4 +15,5 @@ mod restarts;
 mod steps;
 mod support;
 mod versions;
+mod wakes;
 mod writes;

@@ -142,7 +142,8 @@ fn s01_s05_s06_every_step_of_a_sleep() {
     let mut worlds = 0;
     for engine in [P, D] {
         worlds += every_step(1, &sleep(engine, 1, PauseMode::Keep, WakeOrder::KvFirst), engine);
-        worlds += every_step(1, &sleep(engine, 2, PauseMode::Wait, WakeOrder::WeightsFirst), engine);
+        worlds +=
+            every_step(1, &sleep(engine, 2, PauseMode::Wait, WakeOrder::WeightsFirst), engine);
         let release = Happening::ReleaseKv { engine, mode: PauseMode::Abort, for_ms: 30 };
         worlds += every_step(1, &release, engine);
     }

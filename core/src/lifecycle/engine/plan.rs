@@ -7,6 +7,7 @@ use super::order::{EngineOrder, RankOrder, Step};
 use super::running::Running;
 use super::standing::{Compute, Standing, WeightsAt};
 use crate::ids::WeightVersion;
+use crate::planted::{self, Bug};
 
 /// What an operation does.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -79,7 +80,7 @@ fn quiet(now: Standing, mode: PauseMode, clear: bool) -> (Vec<Step>, PauseMode) 
         if steps.is_empty() {
             steps.push(freeze); // It may run although it was not to, after a way back that failed.
         }
-        if mode == PauseMode::Wait {
+        if mode == PauseMode::Wait && !planted::is(Bug::DrainBudgetSkipped) {
             steps.push(Step::Ranks(RankOrder::AwaitHolds)); // Its drain budget [R03].
         }
         steps.extend([
@@ -98,11 +99,17 @@ fn unmap(part: Part, keep: bool) -> Step {
 
 /// The KV cache's memory goes, on every rank or on none `[S05, S06]`.
 fn unmap_kv() -> [Step; 3] {
-    [Step::Ranks(RankOrder::Prepare), Step::Ranks(RankOrder::Commit), unmap(Part::Kv, false)]
+    let (prepare, commit) = (Step::Ranks(RankOrder::Prepare), Step::Ranks(RankOrder::Commit));
+    if planted::is(Bug::UnmapBeforeCommit) {
+        return [prepare, unmap(Part::Kv, false), commit];
+    }
+    [prepare, commit, unmap(Part::Kv, false)]
 }
 
 fn map_kv() -> [Step; 2] {
-    [Step::Engine(EngineOrder::Map(Part::Kv)), Step::Ranks(RankOrder::Restore)]
+    let (map, restore) =
+        (Step::Engine(EngineOrder::Map(Part::Kv)), Step::Ranks(RankOrder::Restore));
+    if planted::is(Bug::RestoreBeforeMap) { [restore, map] } else { [map, restore] }
 }
 
 fn pause(now: Standing, mode: PauseMode, clear: bool) -> Planned {
@@ -251,7 +258,9 @@ pub(super) fn undo(running: &Running, now: Standing) -> Vec<Step> {
         steps.extend(unmap_kv());
         after.kv = false;
     }
-    if running.prepared && before.kv {
+    let resumed = matches!(running.failure, Some(OperationError::Resumed { .. }));
+    let kept = resumed && planted::is(Bug::ResumeKeepsPrepared);
+    if running.prepared && before.kv && !kept {
         steps.insert(0, Step::Ranks(RankOrder::Cancel));
     }
     match before.compute {

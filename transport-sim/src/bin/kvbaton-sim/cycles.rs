@@ -31,7 +31,10 @@ pub fn run(suite: &Suite, args: &CyclesArgs) -> Result<bool> {
         println!("{}", serde_json::to_string_pretty(&json).context("no JSON")?);
         return Ok(well);
     }
-    println!("{} cycles under {} requests at once, {seconds:.1} s: {of}", args.count, args.concurrency);
+    println!(
+        "{} cycles under {} requests at once, {seconds:.1} s: {of}",
+        args.count, args.concurrency
+    );
     if let Some(violation) = violation {
         println!("FAILED: {violation}");
     }

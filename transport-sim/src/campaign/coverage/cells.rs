@@ -6,7 +6,7 @@ use super::states::State;
 pub const MESSAGE_LOST: &str = "message lost";
 
 /// Every fault, as [`crate::plan::Happening::name`] names it, and what happens by chance.
-pub const FAULTS: [&str; 24] = [
+pub const FAULTS: [&str; 25] = [
     "kill for good",
     "restart elsewhere",
     "restart",
@@ -23,6 +23,7 @@ pub const FAULTS: [&str; 24] = [
     "sleep",
     "sleep 2",
     "release kv",
+    "reregister",
     "update weights",
     "resume",
     "abort transfers",
@@ -78,6 +79,7 @@ mod tests {
             sleep(1),
             sleep(2),
             Happening::ReleaseKv { engine, mode: PauseMode::Keep, for_ms },
+            Happening::Reregister { engine, for_ms },
             Happening::UpdateWeights { for_ms, sleep: false },
             Happening::Resume { engine },
             Happening::AbortTransfers { engine },

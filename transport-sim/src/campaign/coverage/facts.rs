@@ -4,13 +4,14 @@
 use crate::history::{Answer, ConnectionId, Event, Lane, LoadFact, NodeId, SendFact, What};
 use crate::history::{WriteEnd, WriteName};
 use kvbaton_core::ids::{Grant, LayoutId, RequestId, TransferId};
+use kvbaton_core::lifecycle::engine::{OperationError, Outcome};
 use kvbaton_core::receiver::LoadFailureReason;
 use kvbaton_core::wire::{FailureReason, Status};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Facts without a reason in their name.
-const PLAIN: [&str; 47] = [
+const PLAIN: [&str; 57] = [
     "pull with layout",
     "pull without layout",
     "pull from a stock peer",
@@ -55,6 +56,16 @@ const PLAIN: [&str; 47] = [
     "compared bytes",
     "client left",
     "retry",
+    "operation done",
+    "operation: busy",
+    "operation: resumed",
+    "operation: not possible",
+    "operation: timed out",
+    "operation: failed",
+    "operation: not undone",
+    "operation: stopped",
+    "reset refused",
+    "order failed",
     "answer: tokens",
     "answer: load failed",
     "answer: lost",
@@ -251,6 +262,18 @@ impl Facts {
             What::LoadRefused { .. } => "load refused",
             What::LoadDropped { .. } => "load dropped",
             What::RemoteReleaseAsked { .. } => "remote release",
+            What::OperationEnded { end, .. } => match end {
+                Ok(Outcome::Reset { done: false, .. }) => "reset refused",
+                Ok(_) => "operation done",
+                Err(OperationError::Busy { .. }) => "operation: busy",
+                Err(OperationError::Resumed { .. }) => "operation: resumed",
+                Err(OperationError::NotPossible { .. }) => "operation: not possible",
+                Err(OperationError::TimedOut { .. }) => "operation: timed out",
+                Err(OperationError::Failed { .. }) => "operation: failed",
+                Err(OperationError::NotUndone { .. }) => "operation: not undone",
+                Err(OperationError::Stopped) => "operation: stopped",
+            },
+            What::OrderDone { failed: Some(_), .. } => "order failed",
             What::Paused { .. } => "paused",
             What::Slept => "sleep",
             What::SleepFailed { .. } => "sleep failed",

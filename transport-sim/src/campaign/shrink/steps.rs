@@ -119,6 +119,7 @@ fn halve_duration(what: &mut Happening) {
         | Happening::Pause { for_ms, .. }
         | Happening::Sleep { for_ms, .. }
         | Happening::ReleaseKv { for_ms, .. }
+        | Happening::Reregister { for_ms, .. }
         | Happening::UpdateWeights { for_ms, .. } => for_ms,
         Happening::AtOrder { then, .. } => return halve_duration(then),
         Happening::Kill { down_ms: None, .. }

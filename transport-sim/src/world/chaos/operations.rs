@@ -1,9 +1,10 @@
 //! Operations of engines' lifecycles, as an operator or a trainer asks for them.
 
-use super::Chaos;
 use super::super::engine::Order;
+use super::Chaos;
 use crate::history::{Lane, What};
-use crate::plan::{PauseMode, WakeOrder};
+use crate::plan::{Happening, PauseMode, Planned, WakeOrder};
+use crate::sites;
 use futures_channel::oneshot;
 use kvbaton_actors::engine::EngineHandle;
 use kvbaton_actors::runtime;
@@ -104,6 +105,34 @@ impl Chaos {
         }
     }
 
+    /// As an engine does it that has a lifecycle of its own: with the parts.
+    pub(super) async fn reregister(&self, engine: u16, lasts: Duration) {
+        let _turn = self.turns[&engine].lock().await;
+        let mode = engine::PauseMode::Keep;
+        self.ask(engine, Operation::Pause { mode, clear: false }).await;
+        if let Some(process) = self.doors.get(engine) {
+            let note = |what| self.sim.note(Lane::Engine(engine), what);
+            note(What::SleepAsked);
+            process.order(Order::GiveBack);
+            let (reply, answer) = oneshot::channel();
+            process.order(Order::Unregister(reply));
+            match answer.await {
+                Ok(Ok(())) => {
+                    note(What::Slept);
+                    runtime::sleep(lasts).await;
+                    let (reply, answer) = oneshot::channel();
+                    process.order(Order::Restore(reply));
+                    if answer.await.is_ok() {
+                        note(What::Woke);
+                    }
+                }
+                Ok(Err(why)) => note(What::SleepFailed { why: why.into() }),
+                Err(_) => note(What::SleepFailed { why: "its process has died".into() }),
+            }
+        }
+        self.bring_back(engine).await;
+    }
+
     async fn wake(&self, engine: u16, process: &EngineHandle, parts: Parts) {
         let was = process.status().await.is_some_and(|it| it.standing.kv);
         if self.ask_process(engine, process, Operation::Wake(parts)).await.is_ok()
@@ -169,6 +198,13 @@ impl Chaos {
         }
     }
 
+    /// Whether something may let an engine run whose nodes know of weights that it has not.
+    fn is_resumed_by_chance(&self) -> bool {
+        let resumes =
+            |it: &Planned| matches!(it.what, Happening::Resume { .. } | Happening::AtOrder { .. });
+        self.sim.plan.happenings.iter().any(resumes)
+    }
+
     /// Stops it from computing: nothing of other weights may come of it.
     async fn freeze(&self, engine: u16) {
         let mode = engine::PauseMode::Keep;
@@ -187,6 +223,9 @@ impl Chaos {
             self.freeze(engine).await;
             if process.status().await.is_some_and(|it| !it.standing.is_whole()) {
                 self.wake(engine, &process, Parts::ALL).await;
+            }
+            if !self.is_resumed_by_chance() && self.sim.fires(sites::WEIGHTS_FIRST, engine) {
+                self.order(engine, Order::SetWeights(version));
             }
             let update = Operation::UpdateWeights { version, mode };
             match self.ask_process(engine, &process, update).await {

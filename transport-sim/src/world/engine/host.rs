@@ -102,6 +102,18 @@ impl Host {
             Order::Abort(request) => {
                 self.model.abort(&request);
             }
+            Order::GiveBack => {
+                self.model.scheduler().preempt_all();
+                self.release_all().await;
+            }
+            Order::SetWeights(version) => {
+                for rank in &self.ranks {
+                    rank.port.set_weights(version).await;
+                    rank.witness.note(What::WeightsSet { version: version.0 });
+                }
+            }
+            Order::Unregister(reply) => self.unregister(reply),
+            Order::Restore(reply) => self.restore(reply),
             Order::ReleaseAll => self.release_all().await,
             Order::Inspect(reply) => self.inspect(reply).await,
         }
@@ -125,6 +137,7 @@ impl Host {
         }
         if source.is_none() {
             for rank in &self.ranks {
+                rank.witness.prefill_started(&request, &transfer);
                 rank.port.started(request.clone(), transfer.clone()).await;
             }
         }

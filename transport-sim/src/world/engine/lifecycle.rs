@@ -170,8 +170,5 @@ impl Host {
 }
 
 fn is_memory(order: &EngineOrder) -> bool {
-    matches!(
-        order,
-        EngineOrder::Unmap { .. } | EngineOrder::Map(_) | EngineOrder::LoadWeights(_)
-    )
+    matches!(order, EngineOrder::Unmap { .. } | EngineOrder::Map(_) | EngineOrder::LoadWeights(_))
 }

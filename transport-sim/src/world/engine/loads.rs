@@ -5,6 +5,7 @@ use super::order::Hold;
 use kvbaton_actors::node::Load;
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::ids::{RequestId, TransferId};
+use kvbaton_core::planted::{self, Bug};
 use kvbaton_core::receiver::LoadEnd;
 
 /// How a load ended, over its ranks: the worst counts, and no reset is a failure `[R04]`.
@@ -19,7 +20,11 @@ impl From<&LoadEnd> for Ending {
     fn from(end: &LoadEnd) -> Self {
         match end {
             LoadEnd::Loaded => Self::Loaded,
-            LoadEnd::Failed(failure) if failure.reason.is_reset() => Self::CutShort,
+            LoadEnd::Failed(failure)
+                if failure.reason.is_reset() && !planted::is(Bug::ResetFailsLoads) =>
+            {
+                Self::CutShort
+            }
             LoadEnd::Failed(_) | LoadEnd::Dropped => Self::Failed,
         }
     }

@@ -9,6 +9,7 @@ mod loads;
 mod order;
 mod ports;
 mod ranks;
+mod reregister;
 mod rows;
 mod start;
 

@@ -4,7 +4,7 @@ use futures_channel::mpsc::UnboundedSender;
 use futures_channel::oneshot;
 use kvbaton_actors::engine::Asked;
 use kvbaton_actors::events::Event;
-use kvbaton_core::ids::{EngineId, RequestId, TransferId};
+use kvbaton_core::ids::{EngineId, RequestId, TransferId, WeightVersion};
 use kvbaton_model_engine::Step;
 use std::sync::Arc;
 
@@ -57,6 +57,14 @@ pub enum Order {
     Submit(Submit),
     /// End a request.
     Abort(RequestId),
+    /// Take every block away: preempt what runs, drop loads, release what is held.
+    GiveBack,
+    /// Tell every rank's node of new weights.
+    SetWeights(WeightVersion),
+    /// Unregister every rank, or none.
+    Unregister(oneshot::Sender<Result<(), String>>),
+    /// Register every rank again.
+    Restore(oneshot::Sender<()>),
     /// P: release what is held.
     ReleaseAll,
     /// Note how full tables are, and tell what is left over.

@@ -6,8 +6,14 @@ use crate::stock::StockNode;
 use crate::world::witness::Witness;
 use kvbaton_actors::events::Event;
 use kvbaton_actors::node::{Load, NodeHandle};
+use kvbaton_actors::runtime;
 use kvbaton_core::blocks::BlockList;
 use kvbaton_core::ids::{RequestId, TransferId, WeightVersion};
+use kvbaton_core::lifecycle::State;
+use std::time::Duration;
+
+/// How often registering again is tried.
+const TRIES: u32 = 20;
 
 /// A rank's node.
 #[derive(Clone)]
@@ -118,6 +124,36 @@ impl Port {
             // Nothing is awaited: P's hold ends by itself when this is refused.
             Self::Ours(node) => drop(node.release_remote(vec![load]).await),
             Self::Stock(node) => node.release_remote(load),
+        }
+    }
+
+    /// Ends the registration.
+    ///
+    /// # Errors
+    /// The node's words.
+    pub async fn unregister(&self, drain: Duration) -> Result<(), String> {
+        match self {
+            Self::Ours(node) => {
+                // Whoever still starts would register behind its back.
+                let status = node.status().await;
+                if status.is_some_and(|it| it.registration == State::New) {
+                    return Err("it has not registered yet".into());
+                }
+                node.unregister(drain).await.map_err(|error| error.to_string())
+            }
+            Self::Stock(_) => Err("a stock peer's memory stays registered [S03]".into()),
+        }
+    }
+
+    /// Registers again, a few times if need be.
+    pub async fn restore(&self) {
+        let Self::Ours(node) = self else { return };
+        for _ in 0..TRIES {
+            // SAFETY: simulated addresses name no memory of this process.
+            if unsafe { node.restore() }.await.is_ok() {
+                return;
+            }
+            runtime::sleep(Duration::from_millis(100)).await;
         }
     }
 

@@ -123,6 +123,7 @@ fn refuse_operations(plan: &Plan) {
             Happening::Pause { .. }
                 | Happening::Sleep { .. }
                 | Happening::ReleaseKv { .. }
+                | Happening::Reregister { .. }
                 | Happening::UpdateWeights { .. }
                 | Happening::Resume { .. }
                 | Happening::AbortTransfers { .. }

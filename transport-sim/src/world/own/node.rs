@@ -80,6 +80,7 @@ impl ObservedNode {
         request: RequestId,
         transfer: TransferId,
     ) -> Result<(), HoldError> {
+        self.witness.prefill_started(&request, &transfer);
         self.handle.prefill_started(request, transfer).await
     }
 
