@@ -54,10 +54,13 @@
 
 pub mod check;
 pub mod coverage;
+pub mod explorer;
 pub mod options;
+pub mod prove;
 pub mod rules;
 pub mod step;
 pub mod suite;
+pub mod visited;
 pub mod world;
 
 mod data_plane;
@@ -67,4 +70,6 @@ mod memory;
 mod moves;
 mod names;
 mod network;
+mod outline;
 mod prefill;
+mod print;
