@@ -7,11 +7,22 @@
 //!
 //! # What stands for what
 //!
-//! - **Fewer faults left.** Two states that are equal but for the faults that may still happen:
-//!   what can follow the one with fewer can follow the other as well, step by step, since
-//!   steps ask for budgets in one way only (there is one, or there is none), and no rule
-//!   reads them. The same holds where no message was lost yet: that asks for
-//!   [`Rule::Progress`](crate::rules::Rule::Progress) in addition.
+//! - **What will not be read again** is not compared: what a P rank remembers of a transfer that
+//!   no pull can name any more, D's layout where no pull can come any more, what D knows of P
+//!   once its last pull is out, why a load failed, the bytes of a load that has failed, the
+//!   numbers of counters (`prefill::lasting`, `decode::lasting`, `Letter`). Two states
+//!   that differ in nothing else behave alike. That is not taken on trust:
+//!   [`prove`](crate::prove::prove) looks it up, state by state, in worlds that are small enough
+//!   to be walked whole, and the tests do so for every kind of fault. It would also fail for a
+//!   machine that reads what it has no reason to read.
+//! - **Fewer faults left.** Of two states that are equal but for the faults that may still happen,
+//!   what can follow the one with fewer can follow the other, step by step: a step asks only
+//!   whether there is one, and no rule reads it. So the one with more stands for the other, if it
+//!   was visited before; what happens by itself is walked before faults, so that it mostly was.
+//!   Likewise a state before any loss, deadline or lost message stands for the one after, since
+//!   it has to keep one rule more ([`Progress`](crate::rules::Rule::Progress)).
+//!   For that reason, with several threads the number of states differs a little between runs.
+
 use crate::options::Options;
 use crate::step::Step;
 use crate::visited::Visited;
@@ -59,12 +70,7 @@ struct Shared<'a> {
 
 /// Walks on so many threads until every state is visited or a rule is broken. `progress` gets
 /// the number of states about every 10 ms.
-pub fn walk(
-    options: &Options,
-    tables: &Tables,
-    threads: usize,
-    progress: impl Fn(usize),
-) -> Walk {
+pub fn walk(options: &Options, tables: &Tables, threads: usize, progress: impl Fn(usize)) -> Walk {
     let first = World::new(options);
     let visited = Visited::new(options.faults.total() + 1, options.reduced);
     visited.insert(first.print(options), first.rest(options));

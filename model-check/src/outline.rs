@@ -81,7 +81,9 @@ impl Outline {
     /// map `field`, and these keys as well: nothing but their order is kept.
     pub fn order(&mut self, name: &str, field: &str) {
         let number = |key: &Self| match key {
-            Self::Group { name: is, parts } if is == name => Some(parts.first()?.1.text().to_owned()),
+            Self::Group { name: is, parts } if is == name => {
+                Some(parts.first()?.1.text().to_owned())
+            }
             Self::Leaf(number) => Some(number.clone()),
             Self::Group { .. } => None,
         };

@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn small_differences_change_every_part_of_a_fingerprint() {
-        let prints: Vec<u128> = (0u64..100_000).map(|it| wide(&(it >> 8, it as u8, it % 3))).collect();
+        let prints: Vec<u128> =
+            (0u64..100_000).map(|it| wide(&(it >> 8, it as u8, it % 3))).collect();
         for shift in [0, 32, 64] {
             let parts: BTreeSet<u64> = prints.iter().map(|it| (it >> shift) as u64 >> 16).collect();
             assert_eq!(parts.len(), prints.len(), "48 bits from {shift} on");

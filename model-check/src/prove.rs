@@ -72,6 +72,7 @@ fn group(world: &World, options: &Options) -> (u128, u32, Option<Rule>) {
 }
 
 fn difference(one: &Next, other: &Next) -> Option<String> {
-    let only = |a: &Next, b: &Next| a.iter().find(|it| !b.contains_key(it.0)).map(|it| it.1.clone());
+    let only =
+        |a: &Next, b: &Next| a.iter().find(|it| !b.contains_key(it.0)).map(|it| it.1.clone());
     only(one, other).or_else(|| only(other, one))
 }

@@ -93,6 +93,7 @@ fn states_that_stand_for_one_another_behave_alike() {
 
 #[test]
 fn a_state_that_stands_for_one_that_behaves_otherwise_is_found() {
-    let options = Options { broken: Some(Broken::BlindPrint), ..ONE_RANK };
+    let faults = Faults::of(&[Fault::Drop]);
+    let options = Options { faults, broken: Some(Broken::BlindPrint), ..ONE_RANK };
     assert!(prove(&options).differ.is_some_and(|text| text.contains("only one of these")));
 }

@@ -44,12 +44,13 @@ impl Decode {
     ///   for these and for those that may be made again.
     pub(crate) fn lasting(&self, named: u8, options: &Options) -> u64 {
         let mut receiver = Outline::of(&self.receiver);
-        let staged = self.staged(&receiver) != 0;
+        let blind = options.broken == Some(Broken::BlindPrint);
+        let staged = self.staged(&receiver) != 0 && !blind;
         let [some, other] = self.may_pull().to_le_bytes();
         let ahead = named | some | other;
         receiver.blank("config");
         receiver.blank("next_load");
-        if !staged || options.broken == Some(Broken::BlindPrint) {
+        if !staged {
             receiver.blank("peers");
         }
         if some | other == 0 {
@@ -57,7 +58,9 @@ impl Decode {
         }
         receiver.order("LoadId", "loads");
         let mut lost = 0u8;
-        for (_, load) in receiver.field_mut("loads").and_then(Outline::parts_mut).into_iter().flatten() {
+        for (_, load) in
+            receiver.field_mut("loads").and_then(Outline::parts_mut).into_iter().flatten()
+        {
             let dropped = load.field("dropped").is_some_and(|it| it.text() == "true");
             let failed = load.field("failure").is_some_and(|it| it.text() != "None");
             if dropped || failed {
@@ -76,11 +79,15 @@ impl Decode {
                 load.blank("deadline");
             }
         }
-        for (_, pull) in receiver.field_mut("pulls").and_then(Outline::parts_mut).into_iter().flatten() {
+        for (_, pull) in
+            receiver.field_mut("pulls").and_then(Outline::parts_mut).into_iter().flatten()
+        {
             pull.blank("writes_until");
         }
         let loads = (0u8..).zip(&self.loads).map(|(load, it)| match *it {
-            Load::Running { first, .. } if ahead & 1 << load == 0 => Load::Running { first, engine: 0 },
+            Load::Running { first, .. } if ahead & 1 << load == 0 => {
+                Load::Running { first, engine: 0 }
+            }
             Load::Ended { .. } if ahead & 1 << load == 0 => Load::Ended { engine: 0 },
             other => other,
         });
@@ -92,7 +99,8 @@ impl Decode {
                 Load::New | Load::Ended { .. } => false,
             })
         };
-        let memory: Vec<_> = self.memory.iter().filter(|((_, block), _)| !is_lost(*block)).collect();
+        let memory: Vec<_> =
+            self.memory.iter().filter(|((_, block), _)| !is_lost(*block)).collect();
         let own = (self.registration, self.now, staged.then_some(self.heard));
         let loads: Vec<Load> = loads.collect();
         print(&(receiver, &self.lifecycle, own, loads, &self.open, memory))
