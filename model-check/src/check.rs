@@ -1,5 +1,6 @@
 //! Exploring a world whole.
 
+use crate::explorer::walk;
 use crate::options::Options;
 use crate::rules::Rule;
 use crate::step::Step;
@@ -78,6 +79,8 @@ pub struct Report {
     pub generated: usize,
     /// Steps of the longest way that was walked.
     pub depth: usize,
+    /// Bytes that the visited states took.
+    pub bytes: usize,
     /// How long it took.
     pub took: Duration,
     /// What was reached.
@@ -91,24 +94,30 @@ pub struct Report {
 #[must_use]
 pub fn explore(options: Options, threads: usize, progress: impl Fn(usize)) -> Report {
     let begin = Instant::now();
-    let model = Handover::new(options);
-    let tables = model.tables.clone();
-    // Depth first: few states wait at any time.
-    let checker = until_broken(model, threads).spawn_dfs();
-    while !checker.is_done() {
-        progress(checker.unique_state_count());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let checker = checker.join();
-    let found = violation(&checker);
+    let tables = Arc::new(Tables::default());
+    let walk = walk(&options, &tables, threads, progress);
+    let found = walk.broken.and_then(|steps| retrace(options, &steps));
     Report {
-        states: checker.unique_state_count(),
-        generated: checker.state_count(),
-        depth: checker.max_depth(),
+        states: walk.states,
+        generated: walk.generated,
+        depth: walk.depth,
+        bytes: walk.bytes,
         took: begin.elapsed(),
         tables,
         violation: found.map(|found| shorter(options, found)),
     }
+}
+
+/// A way in words.
+fn retrace(options: Options, steps: &[Step]) -> Option<Violation> {
+    let tables = Tables::default();
+    let mut world = World::new(&options);
+    let mut words = Vec::new();
+    for step in steps {
+        words.push(step.words(&world));
+        world.apply(*step, (&options, &tables));
+    }
+    Some(Violation { rule: world.broken?, steps: words })
 }
 
 fn until_broken(model: Handover, threads: usize) -> CheckerBuilder<Handover> {

@@ -42,6 +42,11 @@ pub struct Piece {
 }
 
 impl Write {
+    /// P does not wait for it any more: its name and its bound are nobody's.
+    pub fn given_up(self) -> Self {
+        Self { id: SendWriteId(0), until: Timestamp(0), cancelled: false, orphan: true, ..self }
+    }
+
     /// The next copy to land.
     pub fn next_copy(&self) -> Option<Copy> {
         self.copies.get(usize::from(self.landed)).copied()

@@ -25,12 +25,26 @@ pub fn print(value: &impl Hash) -> u64 {
 /// A node's state, shared by all worlds that it is a part of, and compared by its
 /// fingerprint.
 #[derive(Debug)]
-pub struct Shared<T>(Arc<(u64, T)>);
+pub struct Shared<T>(Arc<(u64, T, Views)>);
+
+/// Fingerprints of the parts that matter in some surroundings.
+type Views = Mutex<Vec<(u32, u64)>>;
 
 impl<T: Hash> Shared<T> {
     /// Takes a state that is not shared yet.
     pub fn new(state: T) -> Self {
-        Self(Arc::new((print(&state), state)))
+        Self(Arc::new((print(&state), state, Views::default())))
+    }
+
+    /// What `work_out` says of the state in these surroundings, worked out once.
+    pub fn view(&self, surroundings: u32, work_out: impl FnOnce(&T) -> u64) -> u64 {
+        let mut views = self.0.2.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = views.iter().find(|(it, _)| *it == surroundings) {
+            return *known;
+        }
+        let new = work_out(&self.0.1);
+        views.push((surroundings, new));
+        new
     }
 }
 

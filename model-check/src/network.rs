@@ -1,9 +1,11 @@
 //! Messages on their way.
 
 use crate::memo::print;
+use crate::names::number;
+use crate::print::wide;
 use kvbaton_core::ids::Grant;
 use kvbaton_core::sender::PullId;
-use kvbaton_core::wire::{DropTransfers, Pull, Reply};
+use kvbaton_core::wire::{DropTransfers, FailureReason, Pull, Reply};
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -59,6 +61,8 @@ impl Packet {
 #[derive(Debug, Clone)]
 pub struct Letter {
     print: u64,
+    /// A fingerprint without what its receiver does not read.
+    lasting: u64,
     packet: Arc<Packet>,
 }
 
@@ -66,7 +70,12 @@ impl Letter {
     /// Addresses a message.
     #[must_use]
     pub fn new(packet: Packet) -> Self {
-        Self { print: print(&packet), packet: Arc::new(packet) }
+        let own = print(&packet);
+        let lasting = match &packet {
+            Packet::Reply { rank, id, reply } => print(&(rank, id, as_read(reply.clone()))),
+            _ => own,
+        };
+        Self { print: own, lasting, packet: Arc::new(packet) }
     }
 }
 
@@ -80,6 +89,18 @@ impl Letter {
         }
         Self::new(packet)
     }
+}
+
+/// An answer as D reads it: of why a request failed only whether P has restarted. Whether it
+/// has settled matters for stock ranks, of which there are none.
+fn as_read(mut reply: Reply) -> Reply {
+    for (_, why, settled) in reply.extension.iter_mut().flat_map(|it| &mut it.outcomes) {
+        if *why != FailureReason::UnknownIncarnation {
+            *why = FailureReason::Dropped;
+        }
+        *settled = true;
+    }
+    reply
 }
 
 impl Deref for Letter {
@@ -129,6 +150,22 @@ impl Bag {
     pub(crate) fn distinct(&self) -> impl Iterator<Item = (u8, &Packet)> {
         let first = |at: usize| at == 0 || self.0[at - 1] != self.0[at];
         (0..self.0.len()).filter(move |at| first(*at)).map(|at| (at as u8, &*self.0[at]))
+    }
+
+    /// A fingerprint without what nobody reads.
+    pub(crate) fn lasting(&self) -> u128 {
+        let mut prints: Vec<u64> = self.0.iter().map(|letter| letter.lasting).collect();
+        prints.sort_unstable();
+        wide(&prints)
+    }
+
+    /// The transfers that pulls to a P rank name, one bit each.
+    pub(crate) fn pulled(&self, rank: u8) -> u8 {
+        let pulls = self.0.iter().filter_map(|letter| match &**letter {
+            Packet::Pull { rank: to, pull, .. } if *to == rank => Some(&pull.requests),
+            _ => None,
+        });
+        pulls.flatten().fold(0, |all, it| all | 1 << number(it.transfer_id.as_str()))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -15,6 +15,8 @@ pub struct Options {
     pub faults: Faults,
     /// What comes too late arrives at once, which must make no difference.
     pub late_at_once: bool,
+    /// States and steps are left out for which others stand ([`crate::explorer`]).
+    pub reduced: bool,
     /// A part of the world around core that is broken on purpose.
     pub broken: Option<Broken>,
 }
@@ -28,6 +30,7 @@ impl Default for Options {
             slots: 1,
             faults: Faults::default(),
             late_at_once: true,
+            reduced: true,
             broken: None,
         }
     }
@@ -135,6 +138,19 @@ impl Faults {
         any
     }
 
+    /// One bit for each fault of `all` that is left: who has more bits may do more.
+    pub(crate) fn bits(mut self, mut all: Self) -> u32 {
+        Fault::ALL.into_iter().fold(0, |bits, kind| {
+            let (left, of) = (*self.budget(kind), *all.budget(kind));
+            (0..of).fold(bits, |bits, at| bits << 1 | u32::from(at < left))
+        })
+    }
+
+    /// How many faults there are.
+    pub(crate) fn total(mut self) -> u32 {
+        Fault::ALL.into_iter().map(|kind| u32::from(*self.budget(kind))).sum()
+    }
+
     fn budget(&mut self, kind: Fault) -> &mut u8 {
         match kind {
             Fault::Restart => &mut self.restarts,
@@ -170,4 +186,6 @@ pub enum Broken {
     MissWithLayout,
     /// Replies of P's first rank never arrive.
     DeafNetwork,
+    /// States that differ in what D knows of P stand for one another.
+    BlindPrint,
 }

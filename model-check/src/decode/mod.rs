@@ -2,6 +2,7 @@
 //! registration.
 
 mod asked;
+mod lasting;
 
 use crate::coverage::Seen;
 use crate::data_plane::{Piece, Write, pieces};

@@ -3,6 +3,7 @@
 //! What lies between the machines is what the actors of a node do.
 
 mod asked;
+mod lasting;
 mod pulled;
 
 use crate::data_plane::Write;

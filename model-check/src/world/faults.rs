@@ -35,10 +35,9 @@ impl World {
 
     /// P does not wait for the write any more; what has not landed still may.
     pub(super) fn give_up(&mut self, at: u8, around: Around<'_>) {
-        let mut write = self.writes.remove(at.into());
+        let write = self.writes.remove(at.into());
         if write.next_copy().is_some() {
-            write.orphan = true;
-            self.writes.push(write.clone());
+            self.writes.push(write.clone().given_up());
         }
         let failed = WriteResult::Failed { settled: false, message: String::new() };
         self.end_write(&write, failed, around);
@@ -55,7 +54,9 @@ impl World {
             }
         }
         self.writes.retain(|write| write.next_copy().is_some());
-        self.writes.iter_mut().for_each(|write| write.orphan = true);
+        for write in &mut self.writes {
+            *write = write.clone().given_up();
+        }
     }
 
     pub(super) fn sleep(&mut self, node: Node, around: Around<'_>) {

@@ -10,9 +10,10 @@ use crate::memo::{Memo, Output, Shared};
 use crate::network::{Bag, Letter, Packet};
 use crate::options::{Broken, Fault, Faults, Options};
 use crate::prefill::{Prefill, PrefillInput, Running};
+use crate::print::wide;
 use crate::rules::Rule;
 use crate::step::{Node, Step};
-use kvbaton_core::sender::WriteResult;
+use kvbaton_core::sender::{SendWriteId, WriteResult};
 
 /// A state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -70,6 +71,48 @@ impl World {
             calm: true,
             broken: None,
         }
+    }
+
+    /// A fingerprint of everything but what [`Self::rest`] says, and, in reduced worlds, of
+    /// what nothing will read again.
+    pub(crate) fn print(&self, options: &Options) -> u128 {
+        if !options.reduced {
+            return wide(&(&self.p, &self.d, &self.net, &self.writes, self.restarts));
+        }
+        let may_pull = self.d.view(u32::MAX, |d| d.may_pull().into()) as u16;
+        let may_pull = may_pull.to_le_bytes();
+        let mut named = 0;
+        let mut ranks = [0; 2];
+        for ((rank, p), may) in (0u8..).zip(&self.p).zip(may_pull) {
+            let pulled = self.net.pulled(rank);
+            named |= pulled;
+            let ahead = pulled | may;
+            ranks[usize::from(rank)] = p.view(ahead.into(), |p| p.lasting(ahead));
+        }
+        let d = self.d.view(named.into(), |d| d.lasting(named, options));
+        let mut writes = self.writes.clone();
+        let mut places = [0; 2];
+        for write in writes.iter_mut().filter(|it| !it.orphan) {
+            let place = &mut places[usize::from(write.rank)];
+            write.id = SendWriteId(*place);
+            *place += 1;
+        }
+        wide(&(ranks, d, self.net.lasting(), writes, self.restarts))
+    }
+
+    /// What more may happen to the world than to others that are equal otherwise: faults that
+    /// are left, and that the loss of a message does not excuse a wait.
+    pub(crate) fn rest(&self, options: &Options) -> u32 {
+        self.left.bits(options.faults) << 1 | u32::from(self.calm)
+    }
+
+    /// The steps that can be taken now; the last is to be taken first, so that what happens by
+    /// itself comes before faults.
+    pub(crate) fn next(&self, options: &Options) -> Vec<Step> {
+        let mut steps = Vec::new();
+        self.steps(options, &mut steps);
+        steps.reverse();
+        steps
     }
 
     /// The step happens, and whatever the machines then ask for at once.
