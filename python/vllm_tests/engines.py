@@ -94,6 +94,9 @@ class Engine:
             "VLLM_HOST_IP": "127.0.0.1",
             "VLLM_CACHE_ROOT": str(HOME / "cache"),
             "VLLM_MOONCAKE_BOOTSTRAP_PORT": str(self.bootstrap),
+            # The API for pausing, and for calling into workers; their module lies here.
+            "VLLM_SERVER_DEV_MODE": "1",
+            "PYTHONPATH": str(pathlib.Path(__file__).parent),
             **environment,
         }
         self.log_file = log
@@ -172,6 +175,16 @@ class Engine:
     def engine_id(self) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.bootstrap}/query") as answer:
             return json.load(answer)["0"]["engine_id"]
+
+    def ask(self, path: str, body: dict) -> dict:
+        """A request with an answer in JSON."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return json.load(answer)
 
     def post(self, path: str, body: dict | None = None) -> int:
         """A request without an answer that matters; its status."""

@@ -18,7 +18,7 @@ def name(side) -> str:
     return "-".join(side)
 
 
-@pytest.fixture(params=PAIRINGS, ids=lambda it: f"{name(it[0])}→{name(it[1])}", scope="module")
+@pytest.fixture(params=PAIRINGS, ids=lambda it: f"{name(it[0])}_to_{name(it[1])}", scope="module")
 def pair(request, starter):
     return starter(*request.param)
 
