@@ -23,9 +23,6 @@ pub enum Fault {
     ResumeAfter,
 }
 
-impl Fault {
-    pub const ALL: [Self; 4] = [Self::Fail, Self::Hang, Self::ResumeBefore, Self::ResumeAfter];
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rank {
