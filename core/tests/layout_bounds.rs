@@ -341,13 +341,14 @@ fn a_registration_that_cannot_be_is_refused() {
     };
     assert_eq!(good().check(), Ok(()));
     type Break = fn(&mut LocalLayout);
+    type Says = fn(&LayoutError) -> bool;
     let topology = |change: fn(&mut Topology)| {
         let mut it = good();
         change(&mut it.topology);
         matches!(it.check(), Err(LayoutError::Topology(_)))
     };
     assert!(topology(|it| it.tp_rank = 1) && topology(|it| it.pp_rank = 1));
-    let broken: [(Break, fn(&LayoutError) -> bool); 11] = [
+    let broken: [(Break, Says); 11] = [
         (|it| it.kernel_blocks_per_block = 0, |it| matches!(it, LayoutError::Topology(_))),
         (|it| it.memory = vec![range(8, 0)], |it| *it == LayoutError::MemoryRange(0)),
         (
