@@ -30,8 +30,9 @@ impl ClusterKey {
         Self(bytes)
     }
 
-    /// The key itself, for the data plane's handshake.
-    pub(crate) const fn bytes(&self) -> [u8; 32] {
+    /// The key itself, for a data plane's handshake.
+    #[must_use]
+    pub const fn bytes(&self) -> [u8; 32] {
         self.0
     }
 

@@ -6,7 +6,7 @@ use crate::data::{DataConfig, TcpDataPlane};
 use crate::key::{ClusterKey, warn_if_exposed};
 use crate::network::AllowedNetworks;
 use futures_util::future::LocalBoxFuture;
-use kvbaton_actors::transport::{Transport, TransportError, TransportFactory};
+use kvbaton_actors::transport::{DataPlane, Transport, TransportError, TransportFactory};
 use std::net::ToSocketAddrs;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -76,20 +76,29 @@ impl TcpTransport {
             allowed_networks: networks.to_string(),
             ..DataConfig::default()
         })?;
+        Ok(self.config.with_data_plane(data))
+    }
+}
+
+impl TcpConfig {
+    /// A transport whose control plane and bootstrap client are these, and whose data plane
+    /// is another one.
+    #[must_use]
+    pub fn with_data_plane(&self, data: Arc<dyn DataPlane>) -> Transport {
         let control = TcpControl::new(ControlConfig {
-            host: host.clone(),
-            port: self.config.control_port,
-            advertise_host: self.config.advertise_host.clone(),
-            networks: networks.clone(),
-            key: key.clone(),
-            allow_stock_peers: self.config.allow_stock_peers,
+            host: self.host.clone(),
+            port: self.control_port,
+            advertise_host: self.advertise_host.clone(),
+            networks: self.networks.clone(),
+            key: self.key.clone(),
+            allow_stock_peers: self.allow_stock_peers,
             ..ControlConfig::default()
         });
         let bootstrap = HttpBootstrap::new(BootstrapClientConfig {
-            networks: networks.clone(),
+            networks: self.networks.clone(),
             ..BootstrapClientConfig::default()
         });
-        Ok(Transport { control: Rc::new(control), data, bootstrap: Rc::new(bootstrap) })
+        Transport { control: Rc::new(control), data, bootstrap: Rc::new(bootstrap) }
     }
 }
 

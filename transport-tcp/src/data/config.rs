@@ -149,7 +149,9 @@ fn invalid(name: &str, reason: String) -> TransportError {
     TransportError::Local { what: format!("data plane configuration `{name}`"), reason }
 }
 
-fn is_loopback_or_private(address: IpAddr) -> bool {
+/// What may be connected to unless configured otherwise `[Z05]`.
+#[must_use]
+pub fn is_loopback_or_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
         IpAddr::V6(v6) => match v6.to_ipv4_mapped() {

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// The first eight bytes of a client of ours. As a Mooncake frame length it would be far
 /// above the bound, so the two cannot be mistaken for each other.
-pub(super) const MAGIC: [u8; 8] = *b"kvbaton\x01";
+pub const MAGIC: [u8; 8] = *b"kvbaton\x01";
 const VERSION: u16 = 1;
 const KEYED: u16 = 1;
 const CHALLENGE_LEN: usize = 32;
@@ -58,7 +58,10 @@ fn proof(key: &[u8; 32], role: &[u8], client: &Challenge, server: &Challenge) ->
 }
 
 /// Greets a server and proves the key to it; `peer` names it in errors.
-pub(super) fn greet(
+///
+/// # Errors
+/// When it is no kvbaton data plane, does not prove the key, or goes away.
+pub fn greet(
     socket: RawFd,
     key: Option<&[u8; 32]>,
     peer: &str,
@@ -111,7 +114,10 @@ fn broken(peer: &str, error: &io::Error) -> TransportError {
 }
 
 /// Answers a client whose magic was read, and makes it prove the key.
-pub(super) fn answer(
+///
+/// # Errors
+/// When it is of another version, does not prove the key, or goes away.
+pub fn answer(
     socket: RawFd,
     key: Option<&[u8; 32]>,
     peer: &str,

@@ -32,19 +32,20 @@ impl Gate {
 }
 
 /// One registration.
-pub(super) struct Registered {
-    pub(super) generation: Generation,
+pub struct Registered {
+    /// Its name.
+    pub generation: Generation,
     /// Sorted by start, never overlapping.
     ranges: Vec<MemoryRange>,
     gate: Gate,
 }
 
 /// Proof that a registration cannot end while it lives.
-pub(super) struct Inside<'a>(#[expect(dead_code, reason = "held")] RwLockReadGuard<'a, bool>);
+pub struct Inside<'a>(#[expect(dead_code, reason = "held")] RwLockReadGuard<'a, bool>);
 
 impl Registered {
     /// Enters for one non-blocking call; `None` once the registration has ended.
-    pub(super) fn enter(&self) -> Option<Inside<'_>> {
+    pub fn enter(&self) -> Option<Inside<'_>> {
         self.gate.enter().map(Inside)
     }
 
@@ -54,7 +55,7 @@ impl Registered {
 }
 
 /// One live grant.
-pub(super) struct OpenGrant {
+pub struct OpenGrant {
     rows: Vec<MemoryRange>,
     registration: Arc<Registered>,
     gate: Gate,
@@ -62,10 +63,10 @@ pub(super) struct OpenGrant {
 }
 
 /// Where the bytes of one checked frame may land, as long as [`Landing::enter`] lets in.
-pub(super) struct Landing(Arc<OpenGrant>);
+pub struct Landing(Arc<OpenGrant>);
 
 /// Proof that neither the grant nor its registration can end while it lives.
-pub(super) struct Entered<'a> {
+pub struct Entered<'a> {
     grant: &'a OpenGrant,
     _registration: RwLockReadGuard<'a, bool>,
     _gate: RwLockReadGuard<'a, bool>,
@@ -73,7 +74,7 @@ pub(super) struct Entered<'a> {
 
 impl Landing {
     /// Enters for one non-blocking read into memory.
-    pub(super) fn enter(&self) -> Result<Entered<'_>, Rejection> {
+    pub fn enter(&self) -> Result<Entered<'_>, Rejection> {
         let grant = &*self.0;
         let registration = grant.registration.gate.enter().ok_or(Rejection::StaleGeneration)?;
         let gate = grant.gate.enter().ok_or(Rejection::UnknownGrant)?;
@@ -83,7 +84,7 @@ impl Landing {
 
 impl Entered<'_> {
     /// Counts bytes that have just landed.
-    pub(super) fn landed(&self, bytes: u64) {
+    pub fn landed(&self, bytes: u64) {
         self.grant.landed.fetch_add(bytes, Relaxed);
     }
 }
@@ -98,7 +99,7 @@ struct Tables {
 
 /// All registrations and grants of one data plane.
 #[derive(Default)]
-pub(super) struct Memory(RwLock<Tables>);
+pub struct Memory(RwLock<Tables>);
 
 impl Memory {
     fn read(&self) -> RwLockReadGuard<'_, Tables> {
@@ -110,7 +111,7 @@ impl Memory {
     }
 
     /// Registers ranges under a new random generation.
-    pub(super) fn register(&self, ranges: &[MemoryRange]) -> Result<Generation, TransportError> {
+    pub fn register(&self, ranges: &[MemoryRange]) -> Result<Generation, TransportError> {
         let ranges = checked_ranges(ranges)?;
         self.edit(|tables| {
             for range in &ranges {
@@ -127,7 +128,7 @@ impl Memory {
     }
 
     /// Ends a registration and its grants; returns once nobody touches its memory.
-    pub(super) fn unregister(&self, generation: Generation) {
+    pub fn unregister(&self, generation: Generation) {
         let found = self.read().registered.iter().find(|r| r.generation == generation).cloned();
         let Some(registration) = found else { return };
         registration.gate.shut();
@@ -143,13 +144,13 @@ impl Memory {
     }
 
     /// Ends all; for the end of the data plane.
-    pub(super) fn unregister_all(&self) {
+    pub fn unregister_all(&self) {
         let all: Vec<_> = self.read().registered.iter().map(|r| r.generation).collect();
         all.into_iter().for_each(|generation| self.unregister(generation));
     }
 
     /// Opens a grant `[G01]`.
-    pub(super) fn open_grant(&self, granted: GrantedRows) -> Result<(), TransportError> {
+    pub fn open_grant(&self, granted: GrantedRows) -> Result<(), TransportError> {
         let GrantedRows { grant, generation, rows, allow_ungranted } = granted;
         // A load that touches no memory here (null blocks only) has a grant all the same.
         let rows = if rows.is_empty() { rows } else { checked_ranges(&rows)? };
@@ -185,7 +186,7 @@ impl Memory {
     }
 
     /// Ends a grant; returns once nothing under it can land `[G02]`.
-    pub(super) fn revoke(&self, grant: Grant) -> Revoked {
+    pub fn revoke(&self, grant: Grant) -> Revoked {
         let Some(open) = self.edit(|tables| tables.remove(grant)) else {
             return Revoked::default();
         };
@@ -194,7 +195,7 @@ impl Memory {
     }
 
     /// Checks one frame of a peer of ours against its grant `[G01, Z02, F84]`.
-    pub(super) fn admit(
+    pub fn admit(
         &self,
         generation: Option<Generation>,
         grant: Option<Grant>,
@@ -225,7 +226,7 @@ impl Memory {
     }
 
     /// Checks a write of a stock peer, which has no grant, against those that allow it `[Z02]`.
-    pub(super) fn admit_ungranted(&self, entry: MemoryRange) -> Result<Landing, Rejection> {
+    pub fn admit_ungranted(&self, entry: MemoryRange) -> Result<Landing, Rejection> {
         /// Rows of different loads never overlap, so the nearest one decides; a few more are
         /// tried in case an engine grants the same rows twice.
         const CANDIDATES: usize = 4;
@@ -248,7 +249,7 @@ impl Memory {
     }
 
     /// The registrations that the sources of a write lie in.
-    pub(super) fn sources(&self, copies: &[Copy]) -> Result<Vec<Arc<Registered>>, TransportError> {
+    pub fn sources(&self, copies: &[Copy]) -> Result<Vec<Arc<Registered>>, TransportError> {
         let tables = self.read();
         let mut found: Vec<Arc<Registered>> = Vec::new();
         for copy in copies {
@@ -266,7 +267,7 @@ impl Memory {
     }
 
     /// Every registered range, for Mooncake's segment descriptor.
-    pub(super) fn ranges(&self) -> Vec<MemoryRange> {
+    pub fn ranges(&self) -> Vec<MemoryRange> {
         self.read().registered.iter().flat_map(|r| r.ranges.iter().copied()).collect()
     }
 }

@@ -9,12 +9,12 @@
 mod config;
 mod counters;
 mod frame;
-mod hello;
+pub mod hello;
 mod lane;
 mod listen;
-mod memory;
+pub mod memory;
 mod mooncake;
-mod net;
+pub mod net;
 mod outgoing;
 mod peer;
 mod plane;
@@ -22,5 +22,5 @@ mod receive;
 mod timer;
 mod write;
 
-pub use config::{AddressCheck, DataConfig};
+pub use config::{AddressCheck, DataConfig, is_loopback_or_private};
 pub use plane::TcpDataPlane;

@@ -114,7 +114,7 @@ pub(super) unsafe fn receive_pieces(socket: RawFd, gather: &mut Gather) -> io::R
 }
 
 /// Receives what is there. `Ok(0)` is the end of the stream.
-pub(super) fn receive(socket: RawFd, into: &mut [u8]) -> io::Result<usize> {
+pub fn receive(socket: RawFd, into: &mut [u8]) -> io::Result<usize> {
     let (pointer, len) = (into.as_mut_ptr().cast(), into.len());
     // SAFETY: pointer and length are those of a live slice.
     counted(unsafe { libc::recv(socket, pointer, len, libc::MSG_DONTWAIT) })
@@ -128,7 +128,7 @@ pub(super) fn discard(socket: RawFd, len: usize) -> io::Result<usize> {
 }
 
 /// Sends what fits.
-pub(super) fn send(socket: RawFd, from: &[u8]) -> io::Result<usize> {
+pub fn send(socket: RawFd, from: &[u8]) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: pointer and length are those of a live slice.
     counted(unsafe { libc::send(socket, from.as_ptr().cast(), from.len(), flags) })
@@ -139,24 +139,26 @@ fn counted(result: isize) -> io::Result<usize> {
 }
 
 /// Whether the call would have had to wait, or was interrupted: try again.
-pub(super) fn is_retry(error: &io::Error) -> bool {
+pub fn is_retry(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// What [`wait`] waits for, besides the end of the connection.
 #[derive(Clone, Copy)]
-pub(super) struct Interest {
-    pub(super) read: bool,
-    pub(super) write: bool,
+pub struct Interest {
+    /// Readable, or closed by the peer.
+    pub read: bool,
+    /// Writable.
+    pub write: bool,
 }
 
 /// To read, or for the peer to close.
-pub(super) const READABLE: Interest = Interest { read: true, write: false };
+pub const READABLE: Interest = Interest { read: true, write: false };
 /// To write.
-pub(super) const WRITABLE: Interest = Interest { read: false, write: true };
+pub const WRITABLE: Interest = Interest { read: false, write: true };
 
 /// Waits until one descriptor is ready (or in error), or the time is over: false then.
-pub(super) fn wait(fds: &[(RawFd, Interest)], timeout: Option<Duration>) -> io::Result<bool> {
+pub fn wait(fds: &[(RawFd, Interest)], timeout: Option<Duration>) -> io::Result<bool> {
     let mut polled = [libc::pollfd { fd: -1, events: 0, revents: 0 }; 4];
     for (slot, (fd, interest)) in polled.iter_mut().zip(fds) {
         let read = if interest.read { libc::POLLIN } else { libc::POLLRDHUP };
@@ -179,7 +181,7 @@ pub(super) fn wait(fds: &[(RawFd, Interest)], timeout: Option<Duration>) -> io::
 }
 
 /// Fills `into`, within the deadline.
-pub(super) fn receive_exact(socket: RawFd, into: &mut [u8], deadline: Instant) -> io::Result<()> {
+pub fn receive_exact(socket: RawFd, into: &mut [u8], deadline: Instant) -> io::Result<()> {
     let mut got = 0;
     while got < into.len() {
         match receive(socket, &mut into[got..]) {
@@ -193,7 +195,7 @@ pub(super) fn receive_exact(socket: RawFd, into: &mut [u8], deadline: Instant) -
 }
 
 /// Sends all of `from`, within the deadline.
-pub(super) fn send_all(socket: RawFd, from: &[u8], deadline: Instant) -> io::Result<()> {
+pub fn send_all(socket: RawFd, from: &[u8], deadline: Instant) -> io::Result<()> {
     let mut sent = 0;
     while sent < from.len() {
         match send(socket, &from[sent..]) {
@@ -214,10 +216,14 @@ fn wait_until(socket: RawFd, interest: Interest, deadline: Instant) -> io::Resul
 }
 
 /// Wakes a thread that waits in [`wait`].
-pub(super) struct Wake(OwnedFd);
+pub struct Wake(OwnedFd);
 
 impl Wake {
-    pub(super) fn new() -> io::Result<Self> {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// When there are no more descriptors.
+    pub fn new() -> io::Result<Self> {
         // SAFETY: plain call; the descriptor it returns is owned from here on.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         counted(fd as isize)?;
@@ -225,18 +231,21 @@ impl Wake {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    pub(super) fn fd(&self) -> RawFd {
+    /// What [`wait`] waits for.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    pub(super) fn wake(&self) {
+    /// Wakes it.
+    pub fn wake(&self) {
         let one = 1_u64.to_ne_bytes();
         // SAFETY: eight bytes of a live array. A full counter means "woken" already.
         unsafe { libc::write(self.fd(), one.as_ptr().cast(), one.len()) };
     }
 
     /// Takes the wake-ups seen so far.
-    pub(super) fn clear(&self) {
+    pub fn clear(&self) {
         let mut count = [0_u8; 8];
         // SAFETY: eight bytes of a live array; nothing to read is fine.
         unsafe { libc::read(self.fd(), count.as_mut_ptr().cast(), count.len()) };
@@ -249,7 +258,7 @@ pub(super) fn yield_now() {
 }
 
 /// Listens with large buffers, which accepted connections inherit.
-pub(super) fn listen(host: &str, port: u16, buffer: usize) -> Result<TcpListener, TransportError> {
+pub fn listen(host: &str, port: u16, buffer: usize) -> Result<TcpListener, TransportError> {
     let what = || format!("listening for data connections on {host}:{port}");
     let local =
         |error: io::Error| TransportError::Local { what: what(), reason: error.to_string() };
@@ -267,7 +276,7 @@ pub(super) fn listen(host: &str, port: u16, buffer: usize) -> Result<TcpListener
 }
 
 /// Resolves a peer to the addresses that may be connected to `[Z05]`.
-pub(super) fn resolve(
+pub fn resolve(
     host: &str,
     port: u16,
     allowed: impl Fn(IpAddr) -> bool,
@@ -291,7 +300,7 @@ pub(super) fn resolve(
 }
 
 /// Connects to the first address that answers, with large buffers.
-pub(super) fn connect(
+pub fn connect(
     addresses: &[SocketAddr],
     buffer: usize,
     deadline: Instant,
@@ -320,7 +329,7 @@ fn connect_one(address: SocketAddr, buffer: usize, timeout: Duration) -> io::Res
 }
 
 /// Small messages go at once; a peer whose machine died is noticed in the end.
-pub(super) fn tune(stream: &TcpStream) -> io::Result<()> {
+pub fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     SockRef::from(stream).set_keepalive(true)
 }

@@ -1,0 +1,9 @@
+//! The data plane over the fake adapter.
+
+mod conformance;
+mod faults;
+mod fences;
+mod hostile;
+mod library;
+mod rails;
+mod rig;
