@@ -3,15 +3,20 @@
 use super::Oracle;
 use super::due::{Clocks, MS};
 use super::lives::Lives;
-use super::open::Open;
+use super::open::{Names, Open};
 use crate::history::{Event, Lane, What};
 use crate::plan::Plan;
+use kvbaton_core::ids::TransferId;
 use kvbaton_core::lifecycle::engine::{Operation, PauseMode, RankOrder, SleepLevel};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 struct Node {
     holds: Open<()>,
+    /// Transfers that D has pulled or that P's engine has begun, and that are not held yet.
+    coming: BTreeSet<TransferId>,
+    /// Those of them that were given up: held, they end at once.
+    given_up: BTreeSet<TransferId>,
     /// Since when it waits for D.
     waits: Option<u64>,
 }
@@ -94,13 +99,23 @@ impl Oracle for DrainBudget {
         };
         let Some((node, it)) = self.nodes.of(event) else { return Ok(()) };
         match &event.what {
-            What::Held { request, transfer, .. } => it.holds.ask(request, transfer, ()),
+            What::PrefillStarted { transfer, .. } => drop(it.coming.insert(transfer.clone())),
+            What::PullReceived { pull, .. } => {
+                it.coming.extend(pull.requests.iter().map(|it| it.1.clone()));
+            }
+            What::Held { request, transfer, .. } => {
+                it.coming.remove(transfer);
+                it.holds.ask(request, transfer, ());
+            }
             What::HoldRefused { request, transfer, .. } => drop(it.holds.refuse(request, transfer)),
             What::SendEnded { request, transfer, .. } => drop(it.holds.end(request, transfer)),
             What::RankTold { order: RankOrder::AwaitHolds, .. } => it.waits = Some(event.at),
             What::RankTold { order: RankOrder::AbortTransfers, .. } => {
                 let since = it.waits.take();
-                let Some(((request, _), ())) = it.holds.iter().next() else { return Ok(()) };
+                let waits = |(names, ()): &(&Names, &())| !it.given_up.contains(&names.1);
+                let waiting = it.holds.iter().find(waits).map(|(names, ())| names.0.clone());
+                it.given_up.append(&mut it.coming);
+                let Some(request) = waiting else { return Ok(()) };
                 if !must_wait {
                     return Ok(());
                 }

@@ -26,7 +26,7 @@ fn operation(story: &mut Story, engine: u16) -> Happening {
 }
 
 /// An operation, and something that happens while one of its orders is carried out, or an order
-/// that fails; over several ranks. What `commit-before-prepared` and `resume-keeps-prepared` need.
+/// that fails; over several ranks.
 pub fn steps(seed: u64) -> Plan {
     let mut story = Story::of("lifecycle-steps", seed, |draw| {
         let mut fleet = fleet(ModelPlan::Dense, 1, 1);
@@ -61,6 +61,26 @@ pub fn steps(seed: u64) -> Plan {
         story.sites(&[sites::UNREGISTER_SLOW, sites::MEMORY_SLOW]);
     }
     story.more(6, UNTIL, UNTIL + 1_000);
+    story.done()
+}
+
+/// An engine of several ranks is resumed while they are being prepared for its sleep: what
+/// `resume-keeps-prepared` and `commit-before-prepared` need.
+pub fn resumed(seed: u64) -> Plan {
+    let mut story = Story::of("sleep-resumed", seed, |draw| {
+        let mut fleet = fleet(ModelPlan::Dense, 1, 1);
+        fleet.engines.iter_mut().for_each(|engine| engine.tp = draw.pick(&[2, 4]));
+        fleet
+    })
+    .load(30);
+    let engine = story.one(Which::Both);
+    story.happens(Happening::sleep(engine, 20));
+    // To stop, to abort transfers on each rank, to preempt, to wait, to reset come before.
+    let tp = story.plan.fleet.engines[usize::from(engine)].tp;
+    let order = story.draw.few(tp + 4, 2 * tp + 3);
+    let then = Box::new(Happening::Resume { engine });
+    story.at(0, Happening::AtOrder { engine, order, within_ms: WITHIN, then });
+    story.more(6, UNTIL, UNTIL + 3_000);
     story.done()
 }
 
@@ -118,6 +138,7 @@ pub fn resets(seed: u64) -> Plan {
 /// still gets everything.
 pub fn drained(seed: u64) -> Plan {
     let mut story = Story::new("wait-before-pull", seed, 1, 1);
+    story.plan.fleet.engines.iter_mut().for_each(|engine| engine.blocks = 400);
     story.more(20, 300, 400);
     for request in &mut story.plan.requests {
         request.quirk = Quirk::DecodeLate(story.draw.between(300, 900));

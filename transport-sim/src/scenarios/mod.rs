@@ -262,6 +262,12 @@ pub const ALL: &[Scenario] = &[
         lifecycle::steps,
     ),
     scenario(
+        "sleep-resumed",
+        "an engine is resumed while its ranks are being prepared for a sleep",
+        &["S06", "R05"],
+        lifecycle::resumed,
+    ),
+    scenario(
         "lifecycle-any",
         "operations of every kind, some of them at once, resumes at any moment",
         &["S01", "S06", "R02", "R05", "R06"],

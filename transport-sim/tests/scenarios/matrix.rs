@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 const REQUESTS: u32 = 600;
 const CONCURRENCY: u32 = 96;
 /// When operations begin, in milliseconds: in the middle of the requests.
-const BEGIN: u64 = 450;
+const BEGIN: u64 = 420;
 
 const PREFILLS: [u16; 2] = [0, 1];
 const DECODES: [u16; 2] = [2, 3];
@@ -102,7 +102,7 @@ pub fn world(name: &str, requests: u32, concurrency: u32) -> Plan {
     let fleet = Fleet { model: ModelPlan::Dense, engines: sides.map(engine).into() };
     let mut plan = Plan::new(name, 1, fleet);
     plan.concurrency = concurrency;
-    plan.odds.bandwidth = 512;
+    plan.odds.bandwidth = 128;
     let bounds = &mut plan.bounds;
     (bounds.senders, bounds.senders_per_peer) = (16, 8);
     (bounds.max_transfers, bounds.max_remembered) = (4_096, 4_096);
@@ -113,7 +113,7 @@ pub fn world(name: &str, requests: u32, concurrency: u32) -> Plan {
             family: id % 7,
             prompt_len: 8 + id % 29,
             shared_len: if id % 3 == 0 { 8 } else { 0 },
-            max_tokens: 1 + id % 5,
+            max_tokens: 1 + id % 12,
             prefill: PREFILLS[id as usize % 2],
             decode: DECODES[id as usize / 2 % 2],
             leaves_at_ms: None,

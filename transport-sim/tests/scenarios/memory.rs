@@ -190,7 +190,9 @@ fn r01_f38_a_pause_that_keeps_waits_for_no_export() {
     for plan in plans("pause-keep-prefill") {
         let events = run(&plan);
         for (index, planned) in plan.happenings.iter().enumerate() {
-            let Happening::Pause { engine, for_ms, .. } = planned.what else { continue };
+            let Happening::Pause { engine, for_ms, clear: false, .. } = planned.what else {
+                continue;
+            };
             let ends = events.iter().find(|it| match it.what {
                 What::Happens { index: this, begins: false, .. } => this == index,
                 _ => false,
@@ -228,13 +230,24 @@ fn s06_r05_lifecycle_steps() {
 }
 
 #[test]
+fn s06_r05_sleep_resumed() {
+    reaches(
+        "sleep-resumed",
+        &[
+            Fact("operation: resumed"),
+            Meets("resume", State::Draining),
+            Seen("loads before and after", |it| loads_around(it, resumed)),
+        ],
+    );
+}
+
+#[test]
 fn s06_r02_r05_r06_lifecycle_any() {
     reaches(
         "lifecycle-any",
         &[
             Fact("operation done"),
             Fact("operation: busy"),
-            Fact("operation: resumed"),
             Fact("operation: failed"),
             Fact("reset refused"),
             Fact("wake"),

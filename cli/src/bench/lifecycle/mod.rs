@@ -4,6 +4,7 @@
 mod answers;
 mod case;
 mod cases;
+mod count;
 mod cycles;
 mod setup;
 mod traffic;

@@ -96,6 +96,10 @@ impl Chaos {
             Ok(_) => Some(process),
             Err(OperationError::NotUndone { .. }) => None,
             Err(error) => {
+                if matches!(error, OperationError::Resumed { .. }) {
+                    // It says so at once, and goes on to take back what it has done.
+                    let _ = self.ask_process(engine, &process, Operation::Resume).await;
+                }
                 let why = error.to_string().into();
                 if memory {
                     self.sim.note(Lane::Engine(engine), What::SleepFailed { why });
