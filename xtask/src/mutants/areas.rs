@@ -18,7 +18,7 @@ pub struct Area {
 }
 
 /// Every file of core is in one of these.
-pub const AREAS: [Area; 5] = [
+pub const AREAS: [Area; 6] = [
     UNITS,
     Area {
         name: "machines",
@@ -26,6 +26,13 @@ pub const AREAS: [Area; 5] = [
         units: false,
         tests: &["machines", "machine_hashes"],
         skip: &["joint::", "explorer::"],
+    },
+    Area {
+        name: "connector",
+        files: &["core/src/connector/**"],
+        units: true,
+        tests: &["connector_rules"],
+        skip: &[],
     },
     Area {
         name: "wire",
