@@ -39,6 +39,7 @@ class Settings(TypedDict, total=False):
     data_port: int | None
     connections_per_peer: int | None
     allow_stock_peers: bool | None
+    query_within: float | None
     cluster_key: str | None
     cluster_key_file: str | None
     allowed_networks: Sequence[str] | str | None

@@ -10,6 +10,7 @@ use kvbaton_actors::transport::{DataPlane, Transport, TransportError, TransportF
 use std::net::ToSocketAddrs;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Configuration of a node's TCP transport.
 #[derive(Debug, Clone)]
@@ -30,6 +31,8 @@ pub struct TcpConfig {
     pub allow_stock_peers: Option<bool>,
     /// Where peers and bootstrap servers may live `[Z05]`.
     pub networks: AllowedNetworks,
+    /// How long a bootstrap server that does not answer is asked again; loads wait meanwhile.
+    pub query_within: Duration,
 }
 
 impl Default for TcpConfig {
@@ -44,6 +47,7 @@ impl Default for TcpConfig {
             key: None,
             allow_stock_peers: None,
             networks: AllowedNetworks::default(),
+            query_within: BootstrapClientConfig::default().query_within,
         }
     }
 }
@@ -96,6 +100,7 @@ impl TcpConfig {
         });
         let bootstrap = HttpBootstrap::new(BootstrapClientConfig {
             networks: self.networks.clone(),
+            query_within: self.query_within,
             ..BootstrapClientConfig::default()
         });
         Transport { control: Rc::new(control), data, bootstrap: Rc::new(bootstrap) }

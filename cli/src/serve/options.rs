@@ -224,6 +224,7 @@ impl ServeArgs {
             key,
             allow_stock_peers: self.allow_stock_peers,
             networks,
+            ..TcpConfig::default()
         })
     }
 

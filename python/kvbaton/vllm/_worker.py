@@ -48,6 +48,8 @@ class Worker:
             "dp_rank": rank(parallel),
             "hold_timeout": envs.VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT,
             "load_timeout": envs.VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT + 60,
+            # A prefill's bootstrap server dies with it; its requests shall end soon.
+            "query_within": 3,
         }
         if sends:
             where, port = address(parallel, settings.bootstrap_server_address)

@@ -102,6 +102,7 @@ pub fn transport(table: &mut Table, config: &mut TcpConfig) -> Result<(), String
     if let Some(allow) = table.flag("allow_stock_peers")? {
         config.allow_stock_peers = Some(allow);
     }
+    set(&mut config.query_within, table.seconds("query_within")?);
     config.key = cluster_key(table)?;
     if let Some(networks) = table.texts("allowed_networks")? {
         let parsed = AllowedNetworks::parse(networks.iter().map(String::as_str));
