@@ -6,7 +6,9 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 use kvbaton_core::blocks::BlockList;
-use kvbaton_core::ids::{Address, Generation, Grant, Incarnation, LayoutId, SessionAddress};
+use kvbaton_core::ids::{
+    Address, Generation, Grant, Incarnation, LayoutId, SessionAddress, WeightVersion,
+};
 use kvbaton_core::layout::Layout;
 use kvbaton_core::peer_layouts::{LayoutTable, Resolution};
 use kvbaton_core::plan::{BlockRequest, LocalLayout, PlanScratch, TokenEnds};
@@ -192,6 +194,7 @@ fn pull(local: &LocalLayout, runs: u32, blocks: u32, with_layout: bool) -> Pull 
             incarnation: Incarnation(0x0fed_cba9_8765_4321),
             generation: Generation(0x1111_2222_3333_4444),
             timeout: Duration::from_secs(540),
+            weights: WeightVersion::default(),
         }),
     }
 }

@@ -2,10 +2,10 @@
 //! plane both reach by address.
 
 use crate::mapping::Mapping;
+use crate::transport::AnyTransport;
 use anyhow::Result;
 use kvbaton_actors::node::registration::Memory;
 use kvbaton_actors::node::{Node, NodeConfig};
-use kvbaton_transport_tcp::TcpTransport;
 
 /// A node and the memory that it has registered. The node goes first.
 pub struct RankNode {
@@ -20,7 +20,7 @@ impl RankNode {
     /// When the node does not start, or memory or bootstrap server refuse.
     pub fn start(
         config: NodeConfig,
-        transport: TcpTransport,
+        transport: AnyTransport,
         local: Memory,
         memory: Mapping,
     ) -> Result<Self> {
