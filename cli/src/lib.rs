@@ -7,3 +7,4 @@ pub mod inspect;
 mod log;
 pub mod mapping;
 pub mod serve;
+pub mod transport;

@@ -1,6 +1,7 @@
 //! The demo's options.
 
 use crate::engine::{Model, ModelKind, check_pair};
+use crate::transport::TransportKind;
 use clap::Args;
 use std::str::FromStr;
 use std::time::Duration;
@@ -70,7 +71,10 @@ pub struct DemoArgs {
     /// Decides prompts, and whom chaos kills.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Data connections between two ranks.
+    /// How KV travels between the engines.
+    #[arg(long, value_enum, default_value_t)]
+    pub transport: TransportKind,
+    /// Data connections (queue pairs, over RDMA) between two ranks.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub connections: u32,
     /// Seconds that the whole demo may take.

@@ -279,6 +279,7 @@ fn specification(args: &DemoArgs, model: Model, side: Side) -> EngineSpec {
         tp,
         pp,
         blocks,
+        transport: args.transport,
         connections: args.connections as usize,
         recompute: args.recompute,
         load_timeout_ms: load * 1000,

@@ -2,12 +2,12 @@
 //! plane both reach by address.
 
 use crate::mapping::Mapping;
+use crate::transport::AnyTransport;
 use anyhow::Result;
 use futures_executor::block_on;
 use kvbaton_actors::node::registration::Memory;
 use kvbaton_actors::node::{Node, NodeConfig};
 use kvbaton_core::ids::WeightVersion;
-use kvbaton_transport_tcp::TcpTransport;
 
 /// A node and the memory that it has registered. The node goes first.
 pub struct RankNode {
@@ -22,7 +22,7 @@ impl RankNode {
     /// When the node does not start, or memory or bootstrap server refuse.
     pub fn start(
         config: NodeConfig,
-        transport: TcpTransport,
+        transport: AnyTransport,
         weights: WeightVersion,
         local: Memory,
         memory: Mapping,

@@ -1,13 +1,14 @@
 //! What an engine process is started with.
 
 use super::model::Model;
+use crate::transport::{AnyTransport, TransportKind};
 use anyhow::{Context, Result};
 use kvbaton_actors::engine::EngineConfig;
 use kvbaton_actors::node::{NodeConfig, Role};
 use kvbaton_core::ids::{EngineId, WeightVersion};
 use kvbaton_core::lifecycle::engine::Bounds;
 use kvbaton_model_engine::{OnLoadFailure, RankPlace, Weights};
-use kvbaton_transport_tcp::{TcpConfig, TcpTransport};
+use kvbaton_transport_tcp::TcpConfig;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ pub struct EngineSpec {
     pub pp: u32,
     /// Blocks of each rank, the null block included.
     pub blocks: u32,
+    /// How KV travels.
+    pub transport: TransportKind,
     /// Data connections to each peer.
     pub connections: usize,
     /// Whether a request whose load failed is computed here instead.
@@ -105,11 +108,9 @@ impl EngineSpec {
 
     /// The transport of each of its nodes: loopback, free ports.
     #[must_use]
-    pub fn transport(&self) -> TcpTransport {
-        TcpTransport::new(TcpConfig {
-            connections_per_peer: self.connections,
-            ..TcpConfig::default()
-        })
+    pub fn transport(&self) -> AnyTransport {
+        self.transport
+            .with(TcpConfig { connections_per_peer: self.connections, ..TcpConfig::default() })
     }
 
     /// What becomes of a request whose load failed.

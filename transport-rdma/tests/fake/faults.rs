@@ -191,7 +191,7 @@ fn f72_copies_across_region_boundaries_are_split_on_both_sides() {
     let whole = vec![copy(p.node.at(0), d.node.at(0), len as u64)];
     assert_eq!(p.node.run(p.node.write_to(&d.node, grant, whole)), WriteOutcome::Written);
     assert!(p.node.read() == d.node.read());
-    Pair::of(p, d, 0).finish();
+    Pair { p, d, grant, blocks: 0 }.finish();
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::answers::Answers;
 use super::traffic::Traffic;
 use crate::demo::fleet::Fleet;
 use crate::engine::{EngineSpec, Model, ModelKind, Side, check_pair};
+use crate::transport::TransportKind;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::time::{Duration, Instant};
@@ -134,6 +135,7 @@ impl LifecycleArgs {
                 pp: 1,
                 blocks: (times * concurrency * one + 1) as u32,
                 connections: 2,
+                transport: TransportKind::Tcp,
                 recompute: policy == Policy::Recompute,
                 load_timeout_ms: 60_000,
                 hold_timeout_ms: 60_000,

@@ -3,6 +3,7 @@
 use crate::demo::fleet::Fleet;
 use crate::demo::message::{FromEngine, ToEngine};
 use crate::engine::{EngineSpec, Model, ModelKind, Notice, Operate, Side, Source, Submit};
+use crate::transport::TransportKind;
 use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,7 @@ impl Pair {
             pp: 1,
             blocks,
             connections: 2,
+            transport: TransportKind::Tcp,
             recompute: false,
             load_timeout_ms: 60_000,
             hold_timeout_ms: 60_000,
