@@ -65,7 +65,7 @@ fn request(id: u32) -> RequestPlan {
         family: id % 7,
         prompt_len: 8 + id % 29,
         shared_len: if id.is_multiple_of(3) { 8 } else { 0 },
-        max_tokens: 8 + id % 25,
+        max_tokens: 24 + id % 49,
         prefill: (id % 2) as u16,
         decode: 2 + (id / 2 % 2) as u16,
         leaves_at_ms: None,

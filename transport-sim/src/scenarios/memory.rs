@@ -139,6 +139,18 @@ pub fn updates(seed: u64) -> Plan {
     weights("weight-updates", seed, false)
 }
 
+/// Nodes hear of new weights while slow loads go on: what `load-outlives-weights` needs.
+pub fn updates_first(seed: u64) -> Plan {
+    let mut story = Story::new("weight-updates-first", seed, 2, 2).load(30);
+    story.plan.odds.bandwidth = story.draw.pick(&[2, 4]);
+    for _ in 0..2 {
+        story.happens(Happening::UpdateWeights { for_ms: 1, sleep: false });
+    }
+    story.sites(&[sites::WEIGHTS_FIRST]);
+    story.more(6, UNTIL, UNTIL + 2_000);
+    story.done()
+}
+
 /// Weights change under load, while memory sleeps.
 pub fn updates_asleep(seed: u64) -> Plan {
     weights("weight-updates-asleep", seed, true)

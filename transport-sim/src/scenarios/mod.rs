@@ -196,6 +196,12 @@ pub const ALL: &[Scenario] = &[
         memory::updates,
     ),
     scenario(
+        "weight-updates-first",
+        "nodes hear of new weights before their engines have taken their blocks back",
+        &["R04", "R07"],
+        memory::updates_first,
+    ),
+    scenario(
         "weight-updates-asleep",
         "weights change under load while memory sleeps",
         &["R04", "R07", "S02", "F37"],

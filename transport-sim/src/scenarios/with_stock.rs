@@ -10,6 +10,7 @@
 //! - A stock D that gave up or was told of a failure uses its blocks again at once: nothing
 //!   may hold a message up beyond the margin between P's deadline and D's, and no write may
 //!   break off or stall, or be stopped on its way.
+//! - A stock peer knows no weights: nothing lets one run while the trainer has stopped it.
 //! - The directory of a stock P lives in its own process and forgets nothing.
 
 use super::draw::Draw;
@@ -43,6 +44,9 @@ pub fn with_stock(plan: &mut Plan, draw: &mut Draw) {
 pub fn keep_clear(plan: &mut Plan) {
     let stock = |side| plan.fleet.engines.iter().any(|it| it.side == side && it.kind.is_stock());
     let (prefill, decode) = (stock(Side::Prefill), stock(Side::Decode));
+    if prefill || decode {
+        plan.happenings.retain(|it| !matches!(it.what, Happening::Resume { .. }));
+    }
     if prefill {
         for request in &mut plan.requests {
             if matches!(request.quirk, Quirk::SameTransferAs(_) | Quirk::SameIdsAs(_)) {

@@ -44,10 +44,29 @@ impl Chaos {
         runtime::sleep(Duration::from_millis(planned.at_ms)).await;
         let text: Arc<str> = planned.what.to_string().into();
         let note = |begins| What::Happens { index, begins, text: text.clone() };
+        let came = self.await_order(&planned.what).await;
         self.sim.note(Lane::World, note(true));
         let lasts = Duration::from_millis(planned.what.lasts_ms());
-        self.carry_out(planned.what, lasts).await;
+        if came {
+            self.carry_out(planned.what, lasts).await;
+        }
         self.sim.note(Lane::World, note(false));
+    }
+
+    /// Waits for the order that a happening strikes, if it does that; whether it came.
+    async fn await_order(&self, what: &Happening) -> bool {
+        let (engine, order, within_ms, strike) = match *what {
+            Happening::FailOrder { engine, order, within_ms } => {
+                (engine, order, within_ms, Strike::Fails)
+            }
+            Happening::AtOrder { engine, order, within_ms, .. } => {
+                (engine, order, within_ms, Strike::Lasts)
+            }
+            _ => return true,
+        };
+        let given = self.sim.orders().trap(engine, order, strike);
+        let given = runtime::timeout(Duration::from_millis(within_ms), given).await;
+        matches!(given, Ok(Ok(())))
     }
 
     async fn carry_out(&self, what: Happening, lasts: Duration) {
@@ -118,17 +137,11 @@ impl Chaos {
             Happening::ResetCache { engine, running } => {
                 self.ask(engine, Operation::ResetPrefixCache { running }).await;
             }
-            Happening::FailOrder { engine, order, .. } => {
-                let given = self.sim.orders().trap(engine, order, Strike::Fails);
-                let _ = runtime::timeout(lasts, given).await;
-            }
-            Happening::AtOrder { engine, order, within_ms, then } => {
-                let given = self.sim.orders().trap(engine, order, Strike::Lasts);
-                let within = Duration::from_millis(within_ms);
-                if let Ok(Ok(())) = runtime::timeout(within, given).await {
-                    let lasts = Duration::from_millis(then.lasts_ms());
-                    Box::pin(self.carry_out(*then, lasts)).await;
-                }
+            // `happen` waits for the order.
+            Happening::FailOrder { .. } => {}
+            Happening::AtOrder { then, .. } => {
+                let lasts = Duration::from_millis(then.lasts_ms());
+                Box::pin(self.carry_out(*then, lasts)).await;
             }
             Happening::ReleaseAll { engine } => self.order(engine, Order::ReleaseAll),
         }

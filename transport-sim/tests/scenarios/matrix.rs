@@ -84,7 +84,8 @@ fn cases() -> Vec<Case> {
     let abort = |engine| Happening::AbortTransfers { engine };
     all.push(Case::new("abort transfers", on(&both, abort), Ends::Tokens));
     let mut resets = on(&both, |engine| Happening::ResetCache { engine, running: false });
-    resets.extend(on(&both, |engine| Happening::ResetCache { engine, running: true }));
+    let running = on(&both, |engine| Happening::ResetCache { engine, running: true });
+    resets.extend(running.into_iter().map(|it| at(it.at_ms + 80, it.what)));
     all.push(Case::new("reset the prefix cache", resets, Ends::Tokens));
     let release = |engine| Happening::ReleaseKv { engine, mode: PauseMode::Keep, for_ms: 100 };
     all.push(Case::new("release KV memory", on(&both, release), Ends::Tokens));

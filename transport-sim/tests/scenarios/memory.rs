@@ -117,6 +117,17 @@ fn r04_r07_f37_weight_updates() {
 }
 
 #[test]
+fn r04_r07_weight_updates_first() {
+    reaches(
+        "weight-updates-first",
+        &[
+            Fact("load failed: WeightsUpdated"),
+            Seen("loads before and after an update", |it| loads_around(it, updated)),
+        ],
+    );
+}
+
+#[test]
 fn r04_r07_s02_f37_weight_updates_asleep() {
     reaches(
         "weight-updates-asleep",

@@ -107,7 +107,9 @@ fn every_step(tp: u32, operation: &Happening, engine: u16) -> u32 {
             plan.happenings.splice(0..0, first);
             let events = run(&plan);
             let sprung = |it: &Event| match &it.what {
-                What::Happens { begins: false, index, .. } => *index < faults.len(),
+                What::Happens { begins: true, index, .. } => {
+                    *index < faults.len() && it.at < WITHIN * 1_000_000
+                }
                 _ => false,
             };
             assert!(events.iter().any(sprung), "{}", faults[0]);

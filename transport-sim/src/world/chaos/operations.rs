@@ -194,7 +194,11 @@ impl Chaos {
         runtime::sleep(lasts).await;
         let version = self.doors.weights() + 1;
         self.doors.set_weights(version);
-        for &engine in &engines {
+        let mut order = engines.clone();
+        if self.sim.plan.sites.contains(sites::WEIGHTS_FIRST) {
+            order.reverse(); // D's before P's: what P gives up is D's no more.
+        }
+        for engine in order {
             self.update_one(engine, WeightVersion(version)).await;
         }
         for &engine in &engines {
