@@ -95,8 +95,10 @@ pub fn all() -> Vec<Case> {
     let up = vec![on_both(Operate::Wake { parts: Awake::All })];
     let asleep = Asleep { kv: true, weights: false };
     cases.push(Case { asleep, ..Case::new("release of KV memory", down, up) });
-    let reload = on_both(Operate::UpdateWeights { version: FIRST_VERSION + 1, mode: Mode::Keep });
-    cases.push(Case::new("in-place weight reload", vec![reload], Vec::new()));
+    // One after the other: in between P holds KV of other weights than D's.
+    let reload = Operate::UpdateWeights { version: FIRST_VERSION + 1, mode: Mode::Keep };
+    let [down, up] = [D, P].map(|slot| vec![Act::Do(vec![(slot, reload)])]);
+    cases.push(Case::new("in-place weight reload", down, up));
     let gone = Case::new("client disconnects", vec![Act::Disconnect], Vec::new());
     cases.push(Case { aborts: true, cuts_short: false, ..gone });
     cases.push(Case::new("abort_transfers", vec![on_both(Operate::AbortTransfers)], Vec::new()));
