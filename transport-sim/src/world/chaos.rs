@@ -17,6 +17,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
+/// How long an order has lasted when something happens.
+const INTO_ORDER: Duration = Duration::from_millis(2);
+
 /// What happenings act upon.
 #[derive(Clone)]
 pub struct Chaos {
@@ -66,6 +69,9 @@ impl Chaos {
         };
         let given = self.sim.orders().trap(engine, order, strike);
         let given = runtime::timeout(Duration::from_millis(within_ms), given).await;
+        if strike == Strike::Lasts {
+            runtime::sleep(INTO_ORDER).await; // Those beside it have been carried out.
+        }
         matches!(given, Ok(Ok(())))
     }
 

@@ -234,7 +234,6 @@ fn s06_r05_lifecycle_steps() {
             Fact("operation: resumed"),
             Fact("order failed"),
             Meets("resume", State::Draining),
-            Meets("restart", State::Draining),
             Seen("loads before and after", |it| loads_around(it, resumed)),
         ],
     );

@@ -18,6 +18,9 @@ use std::time::Duration;
 /// How long an operator waits before asking again.
 const AGAIN: Duration = Duration::from_millis(100);
 
+/// How long nodes that know of new weights are left to themselves.
+const TO_ITSELF: Duration = Duration::from_millis(200);
+
 impl Chaos {
     fn lifecycle(&self, engine: u16) -> Option<EngineHandle> {
         self.doors.get(engine)?.lifecycle
@@ -234,6 +237,7 @@ impl Chaos {
             }
             if !self.is_resumed_by_chance() && self.sim.fires(sites::WEIGHTS_FIRST, engine) {
                 self.order(engine, Order::SetWeights(version));
+                runtime::sleep(TO_ITSELF).await;
             }
             let update = Operation::UpdateWeights { version, mode };
             match self.ask_process(engine, &process, update).await {
