@@ -9,7 +9,7 @@ pub(crate) mod message;
 pub mod process;
 mod report;
 mod router;
-mod scrape;
+pub(crate) mod scrape;
 mod table;
 mod tally;
 
