@@ -224,6 +224,7 @@ fn as_json(run: &Run, report: &Report) -> Value {
         "seconds": report.took.as_secs_f64(),
         "states_per_second": rate(report),
         "visited_bytes": report.bytes,
+        "nodes": report.tables.sizes(),
         "reached": reached.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
         "broken": report.violation.as_ref().map(|it| it.rule.words()),
         "path": report.violation.as_ref().map(|it| &it.steps),

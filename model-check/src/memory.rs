@@ -14,6 +14,9 @@ use kvbaton_core::topology::Topology;
 use kvbaton_core::wire::{LayoutColumns, Pull};
 use std::sync::Arc;
 
+/// What core's bounded memories hold at most: more than a world ever fills, and little, since
+/// every state has its own.
+pub const REMEMBERED: usize = 64;
 /// Bytes of one head of one block.
 const HEAD: u64 = 64;
 /// Addresses of one registration.

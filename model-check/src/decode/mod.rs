@@ -97,8 +97,11 @@ pub struct Decode {
 impl Decode {
     /// A registered D.
     pub fn new(options: &Options) -> Self {
-        let config =
-            ReceiverConfig { load_timeout: Duration::from_secs(100), ..ReceiverConfig::default() };
+        let config = ReceiverConfig {
+            load_timeout: Duration::from_secs(100),
+            max_peers: crate::memory::REMEMBERED,
+            ..ReceiverConfig::default()
+        };
         let mut decode = Self {
             receiver: Receiver::new(config, Topology::SINGLE),
             lifecycle: Lifecycle::default(),

@@ -120,6 +120,7 @@ impl Prefill {
         let config = SenderConfig {
             senders: options.slots.into(),
             senders_per_peer: options.slots.into(),
+            max_remembered: crate::memory::REMEMBERED,
             ..SenderConfig::default()
         };
         let mut rank = Self {
