@@ -19,7 +19,7 @@ tail -14 /tmp/demo
 say "a process that may not pin memory"
 # As an ordinary user with 64 KiB.
 echo 'u:x:1000:1000:u:/:/bin/sh' > /etc/passwd; echo 'u:x:1000:' > /etc/group; chmod 1777 /tmp
-(ulimit -l 64; setuidgid u soft_roce target rxe0 127.0.0.1 7001 > /tmp/limited 2>&1)
+(ulimit -l 64; start-stop-daemon -S -c u -x /bin/soft_roce -- target rxe0 127.0.0.1 7001 > /tmp/limited 2>&1)
 grep -m1 -o 'raise the memlock limit' /tmp/limited || { echo "memlock: FAILED, no remedy"; tail -5 /tmp/limited; bad=1; }
 say "figures"
 perftest() { # Bytes, iterations: MB/s of perftest between two processes.

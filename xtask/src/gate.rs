@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the steps, in order.
 
 use crate::report::{Line, Outcome, render};
-use crate::{fuzz, run, setup, tools};
+use crate::{fuzz, rdma, run, setup, tools};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -48,6 +48,8 @@ enum Step {
     Peers,
     /// real peers: Mooncake's transfer engine, libzmq, pulls that vLLM sent
     Interop,
+    /// RDMA over soft-RoCE, in machines that are booted: `cargo xtask test-rdma`
+    Rdma,
 }
 
 const QUICK: [Step; 3] = [Step::Format, Step::Lints, Step::Tests];
@@ -101,6 +103,7 @@ impl Step {
             ),
             Self::Peers => ("peers", "cargo xtask setup"),
             Self::Interop => ("interop", "real Mooncake and ZeroMQ peers, pulls that vLLM sent"),
+            Self::Rdma => ("rdma", "the RDMA transport over soft-RoCE, in one machine and in two"),
         }
     }
 
@@ -149,6 +152,7 @@ impl Step {
                 }
                 tests(&["-p", INTEROP_CRATE])
             }
+            Self::Rdma => rdma::step(),
         }
     }
 }

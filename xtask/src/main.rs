@@ -4,6 +4,7 @@ mod fuzz;
 mod gate;
 mod model_check;
 mod mutants;
+mod rdma;
 mod report;
 mod run;
 mod setup;
@@ -49,6 +50,14 @@ enum Command {
     /// Debian's libibverbs1; as root it is installed with apt-get when it is missing,
     /// otherwise the command is printed. Running it again changes nothing.
     Setup(setup::Options),
+    /// Runs the RDMA transport over soft-RoCE, inside machines that it boots.
+    ///
+    /// Builds an image of Debian's kernel, rdma-core and our programs, and boots it in QEMU
+    /// (KVM where it works, else emulated; two minutes): the contract of a data plane, two
+    /// processes, the demo, two machines, losses, a port that goes down, figures beside
+    /// perftest's. As root it installs the packages that it needs. Where no machine can be
+    /// had it says so, and nothing counts as passed. Exits with 1 when something failed.
+    TestRdma(rdma::Options),
     /// Runs simulated clusters by seed, with faults, until an oracle objects.
     ///
     /// Builds the simulation (checked arithmetic, optimized; minutes at first) and hands it
@@ -90,6 +99,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Test(options) => gate::test(&options).map(passed),
         Command::Setup(options) => setup::setup(&options).map(|()| ExitCode::SUCCESS),
+        Command::TestRdma(options) => rdma::test_rdma(&options).map(passed),
         Command::Sim(options) => sim::sim(&options).map(ExitCode::from),
         Command::Alarm(options) => sim::alarm(&options).map(ExitCode::from),
         Command::Fuzz(options) => fuzz::fuzz(&options).map(passed),
