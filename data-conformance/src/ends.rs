@@ -4,7 +4,11 @@ use crate::{Node, Options, Planes, block_on, copy};
 use kvbaton_actors::transport::{DataPlane, Rejection, TransportError, Write, WriteOutcome};
 use std::sync::Arc;
 
-const MIB: u64 = 1 << 20;
+/// A sender with ones and a receiver with zeroes, with room for a large write.
+fn pair(planes: &dyn Planes) -> (Node, Node) {
+    let len = planes.large() as usize;
+    (Node::new(planes, len, 1), Node::new(planes, len, 0))
+}
 
 /// Runs `act` on this thread while a write is under way on another; both results.
 fn during<T>(
@@ -26,24 +30,25 @@ fn during<T>(
 }
 
 pub(crate) fn g02_after_a_revoke_nothing_lands_and_others_do(planes: &dyn Planes) {
-    let (p, d) = (Node::new(planes, 64 * MIB as usize, 1), Node::new(planes, 64 * MIB as usize, 0));
+    let (p, d) = pair(planes);
+    let half = planes.large() / 2;
     for round in 0..6 {
         d.fill_with(|_| 0);
-        let doomed = d.grant(100 + round, 0, 32 * MIB);
-        let spared = d.grant(200 + round, 32 * MIB, 32 * MIB);
-        let half = |grant, at| p.write_to(&d, grant, vec![copy(p.at(at), d.at(at), 32 * MIB)]);
-        let other = p.plane.write(half(spared, 32 * MIB));
-        let (outcome, revoked) = during(&p.plane, half(doomed, 0), || {
+        let doomed = d.grant(100 + round, 0, half);
+        let spared = d.grant(200 + round, half, half);
+        let of_half = |grant, at| p.write_to(&d, grant, vec![copy(p.at(at), d.at(at), half)]);
+        let other = p.plane.write(of_half(spared, half));
+        let (outcome, revoked) = during(&p.plane, of_half(doomed, 0), || {
             // At another moment each time.
             (0..round * 2000).for_each(|_| std::hint::spin_loop());
             let revoked = block_on(d.plane.revoke(doomed));
             // The blocks are D's again: what it puts there stays.
             let at_revoke = d.read();
-            let first = &at_revoke[..32 * MIB as usize];
+            let first = &at_revoke[..half as usize];
             (revoked, first.to_vec())
         });
         let after = d.read();
-        assert!(after[..32 * MIB as usize] == revoked.1[..], "bytes landed after the revoke");
+        assert!(after[..half as usize] == revoked.1[..], "bytes landed after the revoke");
         assert!(revoked.0.was_live);
         match outcome {
             // It was faster than the revoke.
@@ -52,8 +57,8 @@ pub(crate) fn g02_after_a_revoke_nothing_lands_and_others_do(planes: &dyn Planes
             other => panic!("{other:?}"),
         }
         assert_eq!(block_on(other), WriteOutcome::Written, "another grant's write is spared");
-        assert!(d.read()[32 * MIB as usize..].iter().all(|byte| *byte == 1));
-        let late = p.run(half(doomed, 0));
+        assert!(d.read()[half as usize..].iter().all(|byte| *byte == 1));
+        let late = p.run(of_half(doomed, 0));
         assert_eq!(late, WriteOutcome::Rejected(Rejection::UnknownGrant));
         block_on(d.plane.revoke(spared));
     }
@@ -81,10 +86,10 @@ pub(crate) fn s04_unregistering_the_target_in_mid_write_lets_nothing_land_after(
     planes: &dyn Planes,
 ) {
     for round in 0..4_u64 {
-        let p = Node::new(planes, 32 * MIB as usize, 1);
-        let d = Node::new(planes, 32 * MIB as usize, 0);
-        let grant = d.grant(1, 0, 32 * MIB);
-        let write = p.write_to(&d, grant, vec![copy(p.at(0), d.at(0), 32 * MIB)]);
+        let (p, d) = pair(planes);
+        let half = planes.large() / 2;
+        let grant = d.grant(1, 0, half);
+        let write = p.write_to(&d, grant, vec![copy(p.at(0), d.at(0), half)]);
         let (outcome, at_end) = during(&p.plane, write, || {
             (0..round * 3000).for_each(|_| std::hint::spin_loop());
             block_on(d.plane.unregister(d.registration.generation)).expect("unregisters");
@@ -101,9 +106,10 @@ pub(crate) fn s04_unregistering_the_target_in_mid_write_lets_nothing_land_after(
 }
 
 pub(crate) fn s01_unregistering_the_source_in_mid_write_ends_it(planes: &dyn Planes) {
-    let (p, d) = (Node::new(planes, 64 * MIB as usize, 1), Node::new(planes, 64 * MIB as usize, 0));
-    let grant = d.grant(1, 0, 64 * MIB);
-    let write = p.write_to(&d, grant, vec![copy(p.at(0), d.at(0), 64 * MIB)]);
+    let (p, d) = pair(planes);
+    let whole = planes.large();
+    let grant = d.grant(1, 0, whole);
+    let write = p.write_to(&d, grant, vec![copy(p.at(0), d.at(0), whole)]);
     let (outcome, ()) = during(&p.plane, write, || {
         block_on(p.plane.unregister(p.registration.generation)).expect("unregisters");
         p.fill_with(|_| 2);
@@ -117,10 +123,11 @@ pub(crate) fn s01_unregistering_the_source_in_mid_write_ends_it(planes: &dyn Pla
 }
 
 pub(crate) fn cancelling_ends_a_write_and_hurts_no_other(planes: &dyn Planes) {
-    let (p, d) = (Node::new(planes, 64 * MIB as usize, 1), Node::new(planes, 64 * MIB as usize, 0));
-    let grant = d.grant(1, 0, 64 * MIB);
-    let large = p.write_to(&d, grant, vec![copy(p.at(0), d.at(0), 48 * MIB)]);
-    let small = p.write_to(&d, grant, vec![copy(p.at(48 * MIB), d.at(48 * MIB), 4096)]);
+    let (p, d) = pair(planes);
+    let whole = planes.large();
+    let grant = d.grant(1, 0, whole);
+    let large = p.write_to(&d, grant, vec![copy(p.at(0), d.at(0), whole - 65_536)]);
+    let small = p.write_to(&d, grant, vec![copy(p.at(whole - 4096), d.at(whole - 4096), 4096)]);
     let id = large.id;
     let small = p.plane.write(small);
     let (outcome, ()) = during(&p.plane, large, || {
@@ -140,10 +147,11 @@ pub(crate) fn cancelling_ends_a_write_and_hurts_no_other(planes: &dyn Planes) {
 }
 
 pub(crate) fn a_dropped_future_is_a_cancelled_write(planes: &dyn Planes) {
-    let (p, d) = (Node::new(planes, 16 * MIB as usize, 1), Node::new(planes, 16 * MIB as usize, 0));
-    let grant = d.grant(1, 0, 16 * MIB);
+    let (p, d) = pair(planes);
+    let whole = planes.large();
+    let grant = d.grant(1, 0, whole);
     for _ in 0..4 {
-        drop(p.plane.write(p.write_to(&d, grant, vec![copy(p.at(0), d.at(0), 16 * MIB)])));
+        drop(p.plane.write(p.write_to(&d, grant, vec![copy(p.at(0), d.at(0), whole)])));
     }
     let again = p.write_to(&d, grant, vec![copy(p.at(0), d.at(0), 4096)]);
     assert_eq!(p.run(again), WriteOutcome::Written);
@@ -168,11 +176,12 @@ pub(crate) fn f70_a_restarted_receiver_on_the_same_port_is_found(planes: &dyn Pl
 }
 
 pub(crate) fn closing_a_data_plane_ends_its_writes(planes: &dyn Planes) {
-    let d = Node::new(planes, 16 * MIB as usize, 0);
-    let grant = d.grant(1, 0, 16 * MIB);
+    let whole = planes.large();
+    let d = Node::new(planes, whole as usize, 0);
+    let grant = d.grant(1, 0, whole);
     let plane = planes.open(Options::default());
-    let p = Node::of(plane.clone(), 16 * MIB as usize, 1);
-    let write = p.write_to(&d, grant, vec![copy(p.at(0), d.at(0), 16 * MIB)]);
+    let p = Node::of(plane.clone(), whole as usize, 1);
+    let write = p.write_to(&d, grant, vec![copy(p.at(0), d.at(0), whole)]);
     let future = plane.write(write);
     drop(plane);
     // Unregisters, then drops the last handle.

@@ -40,10 +40,11 @@ pub(crate) fn f74_twenty_thousand_scattered_blocks_pass_in_one_batch(planes: &dy
 }
 
 pub(crate) fn a_large_contiguous_write_lands_whole(planes: &dyn Planes) {
-    let (p, d) = (Node::new(planes, 33 << 20, 0), Node::new(planes, 33 << 20, 0));
+    let len = planes.large() / 2 + 5;
+    let (p, d) = (Node::new(planes, len as usize, 0), Node::new(planes, len as usize, 0));
     p.fill_with(|offset| (offset >> 12) as u8 ^ offset as u8);
-    let grant = d.grant(1, 0, 33 << 20);
-    let copies = vec![copy(p.at(0), d.at(0), 33 << 20)];
+    let grant = d.grant(1, 0, len);
+    let copies = vec![copy(p.at(0), d.at(0), len)];
     assert_eq!(p.run(p.write_to(&d, grant, copies)), WriteOutcome::Written);
     assert!(p.read() == d.read());
 }

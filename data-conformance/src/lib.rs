@@ -1,7 +1,7 @@
 //! The contract of `DataPlane` as tests that take any data plane: TCP, RDMA, a fake.
 //!
 //! A transport's test file implements [`Planes`] and calls [`conformance!`]; each rule is
-//! then a test of its own there. `kvbaton-conformance` style programs call [`RULES`] instead.
+//! then a test of its own there. Programs that are no tests go through [`RULES`].
 
 mod ends;
 mod landing;
@@ -28,6 +28,11 @@ pub struct Options {
 pub trait Planes: Sync {
     /// Opens one.
     fn open(&self, options: Options) -> Arc<dyn DataPlane>;
+
+    /// Bytes of a write that takes a while, a multiple of 64 KiB; less on slow machines.
+    fn large(&self) -> u64 {
+        64 << 20
+    }
 }
 
 /// One rule: its name and its test.

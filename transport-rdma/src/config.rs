@@ -73,7 +73,8 @@ pub struct RdmaConfig {
     pub max_peers: usize,
     /// Writes towards one peer at a time; more fail at once. Default 1024.
     pub max_writes_per_peer: usize,
-    /// Bound on connecting and exchanging queue pairs. Default 5 s.
+    /// Bound on connecting and exchanging queue pairs; a dead peer that queue pairs are not
+    /// kept to costs so much. Default 1 s.
     pub connect_timeout: Duration,
     /// Queue pairs are given back after this long without a write. Default 120 s.
     pub idle_timeout: Duration,
@@ -108,7 +109,7 @@ impl Default for RdmaConfig {
             max_connections: 1024,
             max_peers: 1024,
             max_writes_per_peer: 1024,
-            connect_timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(1),
             idle_timeout: Duration::from_secs(120),
             spin: Duration::from_micros(50),
             check_address: Arc::new(is_loopback_or_private),

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the steps, in order.
 
 use crate::report::{Line, Outcome, render};
-use crate::{fuzz, python, run, setup, tools};
+use crate::{fuzz, python, rdma, run, setup, tools};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -52,6 +52,8 @@ enum Step {
     Python,
     /// the connector inside real vLLM: `cargo xtask test-vllm`
     Vllm,
+    /// RDMA over soft-RoCE, in machines that are booted: `cargo xtask test-rdma`
+    Rdma,
 }
 
 const QUICK: [Step; 3] = [Step::Format, Step::Lints, Step::Tests];
@@ -107,6 +109,7 @@ impl Step {
             Self::Interop => ("interop", "real Mooncake and ZeroMQ peers, pulls that vLLM sent"),
             Self::Python => ("python", "the Python package: build, types, tests, example"),
             Self::Vllm => ("vllm", "the connector inside real vLLM"),
+            Self::Rdma => ("rdma", "the RDMA transport over soft-RoCE, in one machine and in two"),
         }
     }
 
@@ -166,6 +169,7 @@ impl Step {
             Self::Vllm => Ok(Outcome::NotRun(python::vllm_missing().unwrap_or_else(|| {
                 "a suite of its own, for before a release: `cargo xtask test-vllm`".into()
             }))),
+            Self::Rdma => rdma::step(),
         }
     }
 }

@@ -5,6 +5,7 @@ mod gate;
 mod model_check;
 mod mutants;
 mod python;
+mod rdma;
 mod report;
 mod run;
 mod setup;
@@ -57,6 +58,14 @@ enum Command {
     /// 0.33, failures, sleep. Takes an hour; `cargo xtask test-vllm test_requests.py -k prefix`
     /// runs a part, arguments go to pytest. Exits with 1 when something failed.
     TestVllm(python::Options),
+    /// Runs the RDMA transport over soft-RoCE, inside machines that it boots.
+    ///
+    /// Builds an image of Debian's kernel, rdma-core and our programs, and boots it in QEMU
+    /// (KVM where it works, else emulated; two minutes): the contract of a data plane, two
+    /// processes, the demo, two machines, losses, a port that goes down, figures beside
+    /// perftest's. As root it installs the packages that it needs. Where no machine can be
+    /// had it says so, and nothing counts as passed. Exits with 1 when something failed.
+    TestRdma(rdma::Options),
     /// Runs simulated clusters by seed, with faults, until an oracle objects.
     ///
     /// Builds the simulation (checked arithmetic, optimized; minutes at first) and hands it
@@ -99,6 +108,7 @@ fn main() -> ExitCode {
         Command::Test(options) => gate::test(&options).map(passed),
         Command::Setup(options) => setup::setup(&options).map(|()| ExitCode::SUCCESS),
         Command::TestVllm(options) => python::test_vllm(&options).map(passed),
+        Command::TestRdma(options) => rdma::test_rdma(&options).map(passed),
         Command::Sim(options) => sim::sim(&options).map(ExitCode::from),
         Command::Alarm(options) => sim::alarm(&options).map(ExitCode::from),
         Command::Fuzz(options) => fuzz::fuzz(&options).map(passed),

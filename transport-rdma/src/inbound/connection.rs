@@ -143,6 +143,8 @@ impl Serving<'_> {
             match frames.fill(socket) {
                 Ok(true) => heard = Instant::now(),
                 Ok(false) if heard.elapsed() > SILENCE => return Err("it fell silent".into()),
+                // Asking and answering often come in quick turns.
+                Ok(false) if heard.elapsed() < self.shared.config.spin => std::hint::spin_loop(),
                 Ok(false) => wait([socket, self.shared.closing.fd()], None, SILENCE)
                     .map_err(|error| error.to_string())?,
                 // A sender that goes is nothing to complain about.

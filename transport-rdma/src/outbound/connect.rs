@@ -136,7 +136,15 @@ fn dial(
     };
     let stream = net::connect(&found, BUFFER, deadline).map_err(unreachable)?;
     stream.set_nonblocking(true).map_err(unreachable)?;
-    hello::greet(stream.as_raw_fd(), config.cluster_key.as_ref(), peer, deadline)?;
+    hello::greet(stream.as_raw_fd(), config.cluster_key.as_ref(), peer, deadline).map_err(
+        |error| {
+            if Instant::now() < deadline {
+                return error;
+            }
+            let (what, after) = ("greeting on its side channel", config.connect_timeout);
+            TransportError::TimedOut { peer: peer.into(), what, after }
+        },
+    )?;
     Ok(stream)
 }
 

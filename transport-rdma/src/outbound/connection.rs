@@ -63,6 +63,8 @@ pub(super) struct Broken {
     /// Whether it counts as a try of the writes that were under way: not when this side or
     /// the peer cut it off for another write's sake.
     pub(super) counts: bool,
+    /// Whether the peer does not answer any more, so that trying again is waiting in vain.
+    pub(super) dead: bool,
 }
 
 /// Queue pairs to a peer.
@@ -183,7 +185,7 @@ impl Connection {
                     Ok(0) => break,
                     Ok(_) => any = true,
                     Err(error) => {
-                        return Err(Broken { error: error.into(), counts: true });
+                        return Err(Broken { error: error.into(), counts: true, dead: false });
                     }
                 }
             }
@@ -246,7 +248,7 @@ fn take(lanes: &mut [Lane], completion: Completion, jobs: &mut Jobs) -> Result<(
     }
     job.give_back(flight.span);
     let counts = status != Status::FLUSHED && !status.is_local();
-    Err(Broken { error: TransportError::Disconnected { peer, reason }, counts })
+    Err(Broken { error: TransportError::Disconnected { peer, reason }, counts, dead: false })
 }
 
 fn carried_out(flight: Flight, jobs: &mut Jobs) {

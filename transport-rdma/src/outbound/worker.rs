@@ -114,8 +114,7 @@ impl Worker {
             if progress {
                 return Ok(());
             }
-            let in_flight = self.connection.as_ref().is_some_and(|it| it.in_flight() > 0);
-            if !in_flight || Instant::now() >= spin_until {
+            if self.jobs.is_empty() || Instant::now() >= spin_until {
                 break;
             }
             std::hint::spin_loop();
@@ -124,7 +123,11 @@ impl Worker {
         self.check_rails()?;
         // What completed between the last poll and this rings no bell: look once more.
         if let Some(connection) = &mut self.connection {
-            connection.arm().map_err(|error| Broken { error: error.into(), counts: true })?;
+            connection.arm().map_err(|error| Broken {
+                error: error.into(),
+                counts: true,
+                dead: false,
+            })?;
             if connection.poll(&mut self.jobs)? {
                 return Ok(());
             }
@@ -253,7 +256,7 @@ impl Worker {
             end(job);
         }
         match cut {
-            Some(error) => Err(Broken { error, counts: false }),
+            Some(error) => Err(Broken { error, counts: false, dead: false }),
             None => Ok(ended),
         }
     }
@@ -276,7 +279,7 @@ impl Worker {
         if busy && now.duration_since(connection.heard) > dead_after {
             let (peer, what) = (self.link.session.to_string(), "answering on its side channel");
             let error = TransportError::TimedOut { peer, what, after: dead_after };
-            return Err(Broken { error, counts: true });
+            return Err(Broken { error, counts: true, dead: true });
         }
         Ok(())
     }
@@ -296,7 +299,8 @@ impl Worker {
         let Some((rail, _)) = changed else { return Ok(()) };
         let reason = format!("the port of {} changed", rail.name());
         let peer = self.link.session.to_string();
-        Err(Broken { error: TransportError::Disconnected { peer, reason }, counts: false })
+        let error = TransportError::Disconnected { peer, reason };
+        Err(Broken { error, counts: false, dead: false })
     }
 
     fn sleep(&mut self, at_most: Duration) {
@@ -395,7 +399,7 @@ impl Worker {
             }
             if broken.counts {
                 job.retries += 1;
-                if job.retries > config.retries {
+                if job.retries > config.retries || broken.dead {
                     job.end_with(Why::Failed(broken.error.clone()));
                 }
             }
@@ -490,7 +494,7 @@ impl Worker {
             job.end_with(Why::Failed(error.clone()));
         }
         if self.connection.is_some() {
-            self.mend(Broken { error: error.clone(), counts: false });
+            self.mend(Broken { error: error.clone(), counts: false, dead: true });
         }
         self.fail_all(&Why::Failed(error));
     }
@@ -503,7 +507,7 @@ fn gone(link: &Link, ended: Ended) -> Broken {
         Ended::Broken(reason) => TransportError::Disconnected { peer, reason },
         Ended::Foreign(what) => TransportError::Malformed { peer, what: what.into() },
     };
-    Broken { error, counts: true }
+    Broken { error, counts: true, dead: false }
 }
 
 /// Tells how a write ended.

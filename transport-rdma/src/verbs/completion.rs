@@ -71,13 +71,11 @@ impl Status {
     pub const REMOTE_ACCESS: Self = Self(IBV_WC_REM_ACCESS_ERR);
 
     /// Whether the request itself, or what it names here, is wrong: another try on any
-    /// device fails alike [F71].
+    /// device fails alike [F71]. "Local queue pair operation error" is not among them:
+    /// soft-RoCE reports so a packet that it could not send, as while its port is down.
     #[must_use]
     pub const fn is_local(self) -> bool {
-        matches!(
-            self.0,
-            IBV_WC_LOC_LEN_ERR | IBV_WC_LOC_QP_OP_ERR | IBV_WC_LOC_PROT_ERR | IBV_WC_LOC_ACCESS_ERR
-        )
+        matches!(self.0, IBV_WC_LOC_LEN_ERR | IBV_WC_LOC_PROT_ERR | IBV_WC_LOC_ACCESS_ERR)
     }
 
     /// The status in words.

@@ -20,6 +20,7 @@ pub fn config(fabric: &Fabric) -> RdmaConfig {
     RdmaConfig {
         devices: fabric.names().into_iter().map(DeviceChoice::named).collect(),
         dead_after: Duration::from_secs(20),
+        connect_timeout: Duration::from_secs(20),
         ..RdmaConfig::default()
     }
 }
