@@ -29,10 +29,10 @@ impl Oracle for CutShort {
         if let Some((_, ())) = self.ours.of(event) {
             match &event.what {
                 What::LoadAsked { request, .. } => drop(self.cut.insert(request.clone(), false)),
-                What::LoadEnded { request, end: LoadFact::Failed(why), .. } => {
-                    if RESETS.contains(&&*why.reason) {
-                        self.cut.insert(request.clone(), true);
-                    }
+                What::LoadEnded { request, end: LoadFact::Failed(why), .. }
+                    if RESETS.contains(&&*why.reason) =>
+                {
+                    self.cut.insert(request.clone(), true);
                 }
                 _ => {}
             }

@@ -85,7 +85,8 @@ impl Oracle for OwnWeights {
                 node.loads.insert(request.clone(), false);
             }
             What::LoadEnded { request, end, .. } => {
-                if node.loads.remove(request) == Some(true) && *end == LoadFact::Loaded {
+                let went_on = node.loads.remove(request) == Some(true);
+                if went_on && *end == LoadFact::Loaded {
                     return Err(format!(
                         "{name} of weights {own}: {request} counts as loaded, begun under others"
                     ));

@@ -6,12 +6,12 @@ use crate::plan::{
 };
 
 /// Milliseconds from one sleep to the next.
-const EVERY: u64 = 60;
+const EVERY: u64 = 40;
 /// When the first begins.
 const BEGIN: u64 = 400;
 /// About how many requests end in a cycle, per request at once: enough that there are some
 /// until the last cycle, and few more.
-const PER_CYCLE: f64 = 0.25;
+const PER_CYCLE: f64 = 0.32;
 
 /// Two P, two D, `concurrency` requests at once, and so many sleeps in turn on D, on P, on
 /// both; of all memory at levels 1 and 2 or of the KV cache alone, waking whole or part by part

@@ -143,7 +143,7 @@ pub fn updates(seed: u64) -> Plan {
 pub fn updates_first(seed: u64) -> Plan {
     let mut story = Story::new("weight-updates-first", seed, 2, 2).load(30);
     story.plan.odds.bandwidth = story.draw.pick(&[2, 4]);
-    for _ in 0..2 {
+    for _ in 0..5 {
         story.happens(Happening::UpdateWeights { for_ms: 1, sleep: false });
     }
     story.sites(&[sites::WEIGHTS_FIRST]);

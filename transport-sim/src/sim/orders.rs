@@ -12,11 +12,14 @@ pub enum Strike {
     Lasts,
 }
 
+/// What becomes of an order, and who is told that it is given.
+type Trap = (Strike, oneshot::Sender<()>);
+
 /// Counts orders by engine.
 #[derive(Debug, Default)]
 pub struct Orders {
     given: BTreeMap<u16, u32>,
-    traps: BTreeMap<(u16, u32), Vec<(Strike, oneshot::Sender<()>)>>,
+    traps: BTreeMap<(u16, u32), Vec<Trap>>,
 }
 
 impl Orders {
