@@ -3,12 +3,14 @@
 //! Counters count terminal events once; gauges are set after each change; histograms are
 //! in seconds. Recording never fails and never blocks.
 
+use crate::runtime;
 use crate::transport::{DataCounters, WriteOutcome};
 use kvbaton_core::lifecycle::engine::{OperationError, Outcome, Standing};
 use kvbaton_core::receiver::{LoadEnd, LoadFailureReason, Receiver};
 use kvbaton_core::sender::{Ended, PlanCopies, Sender};
 use kvbaton_core::wire::{FailureReason, Reply, Status};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics_exporter_prometheus::PrometheusHandle;
 use std::time::Duration;
 
 const PULL_REQUESTS: &str = "kvbaton_pull_requests_total";
@@ -44,6 +46,18 @@ pub const SECONDS: [f64; 54] = {
     }
     bounds
 };
+
+/// How often [`upkeep`] does its work.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// Puts samples of histograms into their buckets from time to time. Until then each takes
+/// memory of its own, and it may be that nobody ever asks for the text.
+pub(crate) async fn upkeep(metrics: PrometheusHandle) {
+    loop {
+        runtime::sleep(UPKEEP).await;
+        metrics.run_upkeep();
+    }
+}
 
 /// Describes every metric to the recorder of this thread.
 pub fn describe() {

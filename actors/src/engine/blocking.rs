@@ -2,6 +2,7 @@
 
 use super::handle::{EngineConfig, EngineError, EngineHandle, EngineStatus};
 use super::port::{EnginePort, RankPort};
+use crate::runtime;
 use actix::prelude::*;
 use futures_executor::block_on;
 use kvbaton_core::lifecycle::engine::{Operation, OperationError, Outcome};
@@ -33,6 +34,7 @@ impl Engine {
         let builder = builder.map_err(|error| EngineError::Config(error.to_string()))?;
         let recorder = builder.build_recorder();
         let metrics = recorder.handle();
+        let kept_up = metrics.clone();
         let (started, starting) = std::sync::mpsc::channel();
         let (stop, stopped) = futures_channel::oneshot::channel();
         let thread = std::thread::Builder::new()
@@ -41,6 +43,7 @@ impl Engine {
                 let _recording = metrics::set_default_local_recorder(&recorder);
                 crate::metric::describe();
                 System::new().block_on(async move {
+                    runtime::spawn_local(crate::metric::upkeep(kept_up));
                     let handle = EngineHandle::start(config, port, ranks);
                     let running = handle.is_ok();
                     if started.send(handle).is_ok() && running {

@@ -362,6 +362,7 @@ impl Node {
         let builder = builder.map_err(|error| NodeError::Config(error.to_string()))?;
         let recorder = builder.build_recorder();
         let metrics = recorder.handle();
+        let kept_up = metrics.clone();
         let drain = config.drain_on_stop;
         let (started, starting) = std::sync::mpsc::channel();
         let (stop, stopped) = futures_channel::oneshot::channel();
@@ -370,6 +371,7 @@ impl Node {
             .spawn(move || {
                 let _recording = metrics::set_default_local_recorder(&recorder);
                 System::new().block_on(async move {
+                    runtime::spawn_local(crate::metric::upkeep(kept_up));
                     let actors = start_actors(config, Box::new(transport)).await;
                     let running = actors.is_ok();
                     if started.send(actors).is_ok() && running {
