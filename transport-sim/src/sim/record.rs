@@ -6,6 +6,9 @@ use crate::plan::Plan;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
+/// No run has more events: one that does runs away, and would take all memory.
+const MOST_EVENTS: usize = 4_000_000;
+
 /// History and judgement of one run.
 pub struct Record {
     history: History,
@@ -35,6 +38,7 @@ impl Record {
         }
         self.healed |= what == What::Healed;
         self.history.push(Event { at, lane, what });
+        assert!(self.history.events().len() < MOST_EVENTS, "the run has too many events");
         let event = self.history.events().last().expect("just added");
         if self.judge.observe(event).is_some() {
             self.over.notify_one();
