@@ -49,10 +49,10 @@
 //!   ([`rules::Rule::Late`]). Such a message commutes with every other step, since ids do not
 //!   come back. `--late-any-time` explores without this, on small worlds with the same result.
 //! - Texts of answers are left out: they steer nothing.
-//! - Nodes and messages are compared by 64-bit fingerprints, of which there are some hundred
-//!   thousands, and worlds made of them by [`visited::Visited::width`] bits, 69 with six faults:
-//!   of n states, n²/2⁷⁰ pairs are expected to be taken for one another; that is below 0.0001 for
-//!   300 million.
+//! - Nodes and messages are compared by 64-bit fingerprints: a million of them hold a pair that is
+//!   taken for one another with a chance of 3 in 10⁸. Worlds made of them are compared by
+//!   [`visited::Visited::width`] bits, 69 with six faults: of n states, n²/2⁷⁰ pairs are expected
+//!   to be taken for one another; that is below 0.0001 for 300 million.
 //! - States that others stand for: see [`explorer`].
 //! - The order of use in core's bounded memories is left out of the fingerprint: their
 //!   capacity is never reached here. P's layout table, which is evicted from, holds one peer.
