@@ -23,7 +23,6 @@ pub enum Fault {
     ResumeAfter,
 }
 
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rank {
     pub registered: bool,

@@ -11,46 +11,62 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Side channels that are open, by number; whether each has introduced itself.
+/// Side channels that are open.
 #[derive(Default)]
-pub(crate) struct Connections(Mutex<(u64, BTreeMap<u64, (Arc<TcpStream>, bool)>)>);
+pub(crate) struct Connections(Mutex<Open>);
+
+#[derive(Default)]
+struct Open {
+    last: u64,
+    /// By number.
+    channels: BTreeMap<u64, Channel>,
+}
+
+struct Channel {
+    stream: Arc<TcpStream>,
+    introduced: bool,
+}
+
+impl Channel {
+    fn close(&self) {
+        // Fails when the client has gone already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
 
 impl Connections {
-    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, (Arc<TcpStream>, bool)>)> {
+    fn lock(&self) -> MutexGuard<'_, Open> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn admit(&self, stream: &Arc<TcpStream>, most: usize) -> Option<u64> {
         let mut open = self.lock();
-        if open.1.len() >= most {
-            let stranger = open.1.iter().find(|(_, it)| !it.1).map(|(number, _)| *number)?;
-            if let Some((stream, _)) = open.1.remove(&stranger) {
-                // Fails when the client has gone already.
-                let _ = stream.shutdown(Shutdown::Both);
+        if open.channels.len() >= most {
+            let stranger = open.channels.iter().find(|(_, it)| !it.introduced);
+            let stranger = stranger.map(|(number, _)| *number)?;
+            if let Some(channel) = open.channels.remove(&stranger) {
+                channel.close();
             }
         }
-        open.0 += 1;
-        let number = open.0;
-        open.1.insert(number, (stream.clone(), false));
+        open.last += 1;
+        let number = open.last;
+        open.channels.insert(number, Channel { stream: stream.clone(), introduced: false });
         Some(number)
     }
 
     fn introduced(&self, number: u64) {
-        if let Some(it) = self.lock().1.get_mut(&number) {
-            it.1 = true;
+        if let Some(channel) = self.lock().channels.get_mut(&number) {
+            channel.introduced = true;
         }
     }
 
     fn forget(&self, number: u64) {
-        self.lock().1.remove(&number);
+        self.lock().channels.remove(&number);
     }
 
     /// Closes all.
     pub(crate) fn close_all(&self) {
-        for (stream, _) in self.lock().1.values() {
-            // Fails when the client has gone already.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        self.lock().channels.values().for_each(Channel::close);
     }
 }
 
