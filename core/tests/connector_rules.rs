@@ -139,7 +139,7 @@ fn p11_samples_of_one_request_are_sent_once_and_nobodys_blocks_are_lost() {
 }
 
 #[test]
-fn f_a_stop_token_as_the_only_one_is_complete_and_an_abort_is_told() {
+fn a_stop_token_as_the_only_one_is_complete_and_an_abort_is_told() {
     let mut side = plain();
     side.added(id("r"), to_send("t"), 48);
     side.allocated(&id("r"), 0, &blocks(3));
