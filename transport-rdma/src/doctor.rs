@@ -100,16 +100,24 @@ fn memlock() -> Finding {
     if result != 0 {
         return Finding::hint("the memlock limit cannot be read");
     }
-    if limit.rlim_cur == libc::RLIM_INFINITY {
+    if limit.rlim_cur == libc::RLIM_INFINITY || may_lock_all() {
         return Finding::fine("memory may be pinned without limit");
     }
     let mib = limit.rlim_cur >> 20;
     let text = format!(
-        "only {mib} MiB of memory may be pinned (unless the process has CAP_IPC_LOCK), and all \
-         registered KV is: `ulimit -l unlimited`, LimitMEMLOCK=infinity, or --ulimit memlock=-1 \
+        "only {mib} MiB of memory may be pinned, and all registered KV is: `ulimit -l unlimited`, LimitMEMLOCK=infinity, or --ulimit memlock=-1 \
          for a container"
     );
     if mib < 1024 { Finding::wrong(text) } else { Finding::hint(text) }
+}
+
+/// Whether this process has CAP_IPC_LOCK, to which the limit does not apply.
+fn may_lock_all() -> bool {
+    const IPC_LOCK: u64 = 1 << 14;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|it| u64::from_str_radix(it.trim(), 16).ok());
+    effective.is_some_and(|it| it & IPC_LOCK != 0)
 }
 
 fn device(
