@@ -1,7 +1,7 @@
 //! The `kvbaton` command.
 
 use clap::{Parser, Subcommand};
-use kvbaton::{bench, demo, inspect, serve};
+use kvbaton::{bench, demo, doctor, inspect, serve};
 use std::process::ExitCode;
 
 /// Moves KV cache between inference engines.
@@ -16,6 +16,7 @@ struct Cli {
 enum Command {
     Demo(Box<demo::DemoArgs>),
     Bench(bench::BenchArgs),
+    Doctor(doctor::DoctorArgs),
     Inspect(inspect::InspectArgs),
     Serve(Box<serve::ServeArgs>),
     /// One engine of a demo, which starts it.
@@ -31,6 +32,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match &Cli::parse().command {
         Command::Demo(args) => return ExitCode::from(demo::run(args).exit_code()),
+        Command::Doctor(args) => return doctor::run(args),
         Command::Engine { spec } => demo::process::run(spec),
         Command::Bench(args) => bench::run(args),
         Command::Inspect(args) => inspect::run(args),

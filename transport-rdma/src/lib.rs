@@ -6,6 +6,7 @@
 mod clock;
 mod config;
 mod counters;
+pub mod doctor;
 mod gpu;
 mod inbound;
 mod keys;

@@ -16,6 +16,8 @@ say "the demo"
 kvbaton demo --transport rdma --prefills 1 --decodes 1 --prefill-tp 1 --requests 16 \
   --concurrency 4 --prompt-tokens 64..256 --timeout 90 > /tmp/demo 2>&1 </dev/null || bad=1
 tail -14 /tmp/demo
+say "the doctor"
+kvbaton doctor 2>&1 || { echo "doctor: FAILED"; bad=1; }
 say "a process that may not pin memory"
 # As an ordinary user with 64 KiB.
 echo 'u:x:1000:1000:u:/:/bin/sh' > /etc/passwd; echo 'u:x:1000:' > /etc/group; chmod 1777 /tmp

@@ -76,6 +76,16 @@ fn session(host: &str, port: u16) -> SessionAddress {
     SessionAddress { host: host.into(), port }
 }
 
+/// Whether every thread of a process is stopped.
+fn stands_still(pid: i32) -> bool {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    tasks.flatten().all(|task| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which is in parentheses.
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+    })
+}
+
 fn parse(line: &str) -> Place {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [host, port, generation, start, keys] = words[..] else { panic!("what is {line}?") };
@@ -267,6 +277,11 @@ impl Sender {
         expect("before", self.node.run(self.whole(grant, 4096)), WriteOutcome::Written)?;
         // SAFETY: a plain call.
         expect("stopped", unsafe { libc::kill(pid, libc::SIGSTOP) }, 0)?;
+        // The signal takes effect a moment later, thread by thread.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !stands_still(pid) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let begin = Instant::now();
         let mut write = self.whole(grant, 4096);
         write.timeout = Duration::from_secs(20);

@@ -449,10 +449,11 @@ impl Worker {
         self.await_fence(connection)
     }
 
-    /// Asks the peer to fence, and waits for its word for a moment.
+    /// Asks the peer to fence, and waits for its word as long as for a peer that may be dead.
     fn await_fence(&self, connection: &mut Connection) -> bool {
         ToReceiver::Bye.put(&mut connection.out.bytes);
-        let until = Instant::now() + self.shared.config.grace;
+        let config = &self.shared.config;
+        let until = Instant::now() + config.dead_after.max(config.grace);
         let socket = connection.socket();
         while !connection.fenced {
             while let Ok(Some(frame)) = connection.frames.next() {

@@ -1,6 +1,7 @@
 //! The data plane over the fake adapter.
 
 mod conformance;
+mod doctor;
 mod faults;
 mod fences;
 mod hostile;
