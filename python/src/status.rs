@@ -1,22 +1,13 @@
 //! A node's status as a dict.
 
 use kvbaton_actors::node::NodeStatus;
-use kvbaton_core::lifecycle::State;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// Plain values under the names of the documentation.
 pub fn to_python<'py>(py: Python<'py>, status: &NodeStatus) -> PyResult<Bound<'py, PyDict>> {
-    let registration = match status.registration {
-        State::New => "new",
-        State::Registered(_) => "registered",
-        State::Draining { .. } => "draining",
-        State::Releasing(_) => "releasing",
-        State::Unregistered => "unregistered",
-        State::Restoring => "restoring",
-    };
     let dict = PyDict::new(py);
-    dict.set_item("registration", registration)?;
+    dict.set_item("registration", status.registration.name())?;
     dict.set_item("held", status.sender.held)?;
     dict.set_item("transfers", status.sender.transfers)?;
     dict.set_item("writes", status.sender.writes)?;
