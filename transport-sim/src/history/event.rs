@@ -235,7 +235,7 @@ pub enum What {
     },
 
     // ---- what an engine asks of its node, and is told ----
-    /// P: the engine has taken a request that D will pull.
+    /// P: the node was told, and has noted, that a request is scheduled which D will pull.
     PrefillStarted {
         /// P's request.
         request: RequestId,

@@ -137,8 +137,9 @@ impl Host {
         }
         if source.is_none() {
             for rank in &self.ranks {
-                rank.witness.prefill_started(&request, &transfer);
-                rank.port.started(request.clone(), transfer.clone()).await;
+                if rank.port.started(request.clone(), transfer.clone()).await {
+                    rank.witness.prefill_started(&request, &transfer);
+                }
             }
         }
         let running = Running { prompt, source, told, since, compare: false };

@@ -44,12 +44,15 @@ impl Port {
         }
     }
 
-    /// P: a request was taken.
-    pub async fn started(&self, request: RequestId, transfer: TransferId) {
+    /// P: a request was taken; whether the node has noted it.
+    pub async fn started(&self, request: RequestId, transfer: TransferId) -> bool {
         match self {
-            // When this is refused, so is the hold, which tells it.
-            Self::Ours(node) => drop(node.prefill_started(request, transfer).await),
-            Self::Stock(node) => node.started(&transfer),
+            // When this is refused, and still would be then, so is the hold, which tells it.
+            Self::Ours(node) => node.prefill_started(request, transfer).await.is_ok(),
+            Self::Stock(node) => {
+                node.started(&transfer);
+                true
+            }
         }
     }
 

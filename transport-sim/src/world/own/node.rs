@@ -80,8 +80,9 @@ impl ObservedNode {
         request: RequestId,
         transfer: TransferId,
     ) -> Result<(), HoldError> {
+        self.handle.prefill_started(request.clone(), transfer.clone()).await?;
         self.witness.prefill_started(&request, &transfer);
-        self.handle.prefill_started(request, transfer).await
+        Ok(())
     }
 
     /// P: hands a finished request's blocks over, one list for each group.
