@@ -32,6 +32,12 @@ impl History {
         &self.events
     }
 
+    /// Takes the events out.
+    #[must_use]
+    pub fn take(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
     /// Hash of all events so far. The standard hasher's keys are fixed.
     #[must_use]
     pub fn hash(&self) -> u64 {

@@ -50,6 +50,14 @@ impl Record {
         self.judge.end();
     }
 
+    /// Takes the events out and lets the oracles go: the simulator's runtime keeps the nodes'
+    /// programs for ever, and with them this record.
+    #[must_use]
+    pub fn close(&mut self) -> Vec<Event> {
+        self.judge = Judge::new(Vec::new());
+        self.history.take()
+    }
+
     /// Told once an oracle objects.
     #[must_use]
     pub fn over(&self) -> Arc<Notify> {

@@ -69,9 +69,10 @@ where
     if ran.is_ok() {
         record.end();
     }
-    let events = record.history().events().to_vec();
+    let (hash, found) = (record.history().hash(), record.violation().cloned());
+    let events = record.close();
     let violation = match ran {
-        Ok(_) => record.violation().cloned(),
+        Ok(_) => found,
         Err(panic) => Some(Violation {
             oracle: "no-panic",
             rules: &[],
@@ -80,7 +81,7 @@ where
         }),
     };
     let virtual_ns = ran_ns(&events);
-    Outcome { hash: record.history().hash(), events, virtual_ns, violation }
+    Outcome { hash, events, virtual_ns, violation }
 }
 
 fn ran_ns(events: &[crate::history::Event]) -> u64 {
