@@ -60,6 +60,8 @@ impl Oracle for OwnWeights {
             What::PrefillStarted { transfer, .. } => {
                 node.started.insert(transfer.clone(), own);
             }
+            // The next of that name begins anew.
+            What::SendEnded { transfer, .. } => drop(node.started.remove(transfer)),
             What::PullReceived { connection, pull } => {
                 // 0: it does not say.
                 if let Some(weights) = pull.weights.filter(|it| *it != 0) {
