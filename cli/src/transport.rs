@@ -30,7 +30,7 @@ impl TransportKind {
                     queue_pairs: config.connections_per_peer.clamp(1, 64),
                     ..RdmaConfig::default()
                 };
-                AnyTransport::Rdma(RdmaTransport::new(config, rdma))
+                AnyTransport::Rdma(Box::new(RdmaTransport::new(config, rdma)))
             }
         }
     }
@@ -42,14 +42,14 @@ pub enum AnyTransport {
     /// TCP.
     Tcp(TcpTransport),
     /// RDMA.
-    Rdma(RdmaTransport),
+    Rdma(Box<RdmaTransport>),
 }
 
 impl TransportFactory for AnyTransport {
     fn open(self: Box<Self>) -> Pin<Box<dyn Future<Output = Result<Transport, TransportError>>>> {
         match *self {
             Self::Tcp(tcp) => Box::new(tcp).open(),
-            Self::Rdma(rdma) => Box::new(rdma).open(),
+            Self::Rdma(rdma) => rdma.open(),
         }
     }
 }

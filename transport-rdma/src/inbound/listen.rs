@@ -11,43 +11,51 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Side channels that are open, by number; whether each has introduced itself.
+/// Side channels that are open.
 #[derive(Default)]
-pub(crate) struct Connections(Mutex<(u64, BTreeMap<u64, (Arc<TcpStream>, bool)>)>);
+pub(crate) struct Connections(Mutex<Open>);
+
+#[derive(Default)]
+struct Open {
+    next: u64,
+    /// Each with whether it has introduced itself.
+    by_number: BTreeMap<u64, (Arc<TcpStream>, bool)>,
+}
 
 impl Connections {
-    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, (Arc<TcpStream>, bool)>)> {
+    fn lock(&self) -> MutexGuard<'_, Open> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn admit(&self, stream: &Arc<TcpStream>, most: usize) -> Option<u64> {
         let mut open = self.lock();
-        if open.1.len() >= most {
-            let stranger = open.1.iter().find(|(_, it)| !it.1).map(|(number, _)| *number)?;
-            if let Some((stream, _)) = open.1.remove(&stranger) {
+        if open.by_number.len() >= most {
+            let stranger =
+                open.by_number.iter().find(|(_, it)| !it.1).map(|(number, _)| *number)?;
+            if let Some((stream, _)) = open.by_number.remove(&stranger) {
                 // Fails when the client has gone already.
                 let _ = stream.shutdown(Shutdown::Both);
             }
         }
-        open.0 += 1;
-        let number = open.0;
-        open.1.insert(number, (stream.clone(), false));
+        open.next += 1;
+        let number = open.next;
+        open.by_number.insert(number, (stream.clone(), false));
         Some(number)
     }
 
     fn introduced(&self, number: u64) {
-        if let Some(it) = self.lock().1.get_mut(&number) {
+        if let Some(it) = self.lock().by_number.get_mut(&number) {
             it.1 = true;
         }
     }
 
     fn forget(&self, number: u64) {
-        self.lock().1.remove(&number);
+        self.lock().by_number.remove(&number);
     }
 
     /// Closes all.
     pub(crate) fn close_all(&self) {
-        for (stream, _) in self.lock().1.values() {
+        for (stream, _) in self.lock().by_number.values() {
             // Fails when the client has gone already.
             let _ = stream.shutdown(Shutdown::Both);
         }

@@ -56,7 +56,7 @@ fn peers_are_asked() {
     let peer = Side::with(vec![NewDevice::default()], 4096, 0, |_| {});
     let fabric = Fabric::new(1);
     let session = peer.node.plane.session();
-    let findings = look(&config(&fabric), &[session.clone()]);
+    let findings = look(&config(&fabric), std::slice::from_ref(&session));
     assert_eq!(wrongs(&findings), Vec::<&str>::new());
     let locked = Side::with(vec![NewDevice::default()], 4096, 0, |config| {
         config.cluster_key = Some([1; 32]);
