@@ -218,7 +218,7 @@ mod tests {
     fn rules_and_scenarios_count_and_a_machine_that_dies_is_a_failure() {
         let up = "machine: 6.1, 2 processors, rxe0 ready at 3 s\nrule a: ok (3 ms)\n";
         let fine = format!("{up}scenario b: ok, fast (1 ms)\nmachine: test ended with 0 at 9 s\n");
-        assert_eq!(judge(&[fine.clone()]).counts(), (2, 0));
+        assert_eq!(judge(std::slice::from_ref(&fine)).counts(), (2, 0));
         let bad = format!("{up}scenario b: FAILED, slow (1 ms)\nmachine: test ended with 1\n");
         assert_eq!(judge(&[fine, bad]).counts(), (3, 1));
         assert_eq!(judge(&[up.into()]).counts(), (1, 1), "it died");
