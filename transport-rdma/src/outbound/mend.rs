@@ -16,7 +16,9 @@ impl Worker {
     pub(super) fn mend(&mut self, broken: Broken) {
         tracing::debug!(peer = %self.link.session, error = %broken.error, "queue pairs are retired");
         let Some(mut connection) = self.connection.take() else { return };
-        let fenced = self.retire(&mut connection);
+        self.retire(&mut connection);
+        // One that did not answer for so long does not answer this either.
+        let fenced = connection.fenced || !broken.dead && self.await_fence(&mut connection);
         drop(connection);
         let (config, mut kept) = (&self.shared.config, Jobs::new());
         for (number, mut job) in std::mem::take(&mut self.jobs) {
@@ -47,9 +49,8 @@ impl Worker {
         self.jobs = kept;
     }
 
-    /// Ends every queue pair of a connection here, and asks the peer to fence them there.
-    /// True when it said so.
-    fn retire(&mut self, connection: &mut Connection) -> bool {
+    /// Ends every queue pair of a connection here.
+    fn retire(&mut self, connection: &mut Connection) {
         for lane in &connection.lanes {
             if let Err(error) = lane.pair.fail() {
                 tracing::debug!(%error, "it is destroyed instead");
@@ -76,7 +77,6 @@ impl Worker {
                 job.give_back(flight.span);
             }
         }
-        self.await_fence(connection)
     }
 
     /// Asks the peer to fence, and waits for its word as long as for a peer that may be dead.
