@@ -15,7 +15,7 @@ pub struct DeviceChoice {
     pub name: String,
     /// Its port. Default 1.
     pub port: u8,
-    /// Entry of the port's GID table; `None` takes one that peers can reach [F68].
+    /// Entry of the port's GID table; `None` takes one that peers can reach `[F68]`.
     pub gid_index: Option<u8>,
 }
 
@@ -53,7 +53,7 @@ pub struct RdmaConfig {
     /// take fewer.
     pub inline_bytes: u32,
     /// Longest memory region, in bytes; longer memory is registered in several. Default: what
-    /// the devices take [F72].
+    /// the devices take `[F72]`.
     pub region_bytes: u64,
     /// How long a silent peer's adapter is waited for. Default: code 14 (67 ms), 3 retries.
     pub timing: Timing,
@@ -63,7 +63,7 @@ pub struct RdmaConfig {
     /// How long ending a write or a grant waits for what is in flight before queue pairs are
     /// fenced; other transfers of that peer then have to be sent again. Default 50 ms.
     pub grace: Duration,
-    /// Times that a write is tried again over new queue pairs. Default 5 [F71].
+    /// Times that a write is tried again over new queue pairs. Default 5 `[F71]`.
     pub retries: u32,
     /// Key that both ends of a side channel must prove `[Z04]`. Default none.
     pub cluster_key: Option<[u8; 32]>,

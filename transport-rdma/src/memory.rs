@@ -133,7 +133,7 @@ fn merged(ranges: &[MemoryRange]) -> Vec<MemoryRange> {
 }
 
 /// Cuts a range into parts of at most `most` bytes, at page boundaries of 2 MiB or, when
-/// `most` is smaller, of 4 KiB [F72].
+/// `most` is smaller, of 4 KiB `[F72]`.
 fn parts(range: MemoryRange, most: u64) -> impl Iterator<Item = MemoryRange> {
     let page = if most >= 4 << 20 { 2 << 20 } else { 4096 };
     let end = range.start.0 + range.len.0;

@@ -39,7 +39,7 @@ type Writes = BTreeMap<(WriteId, u64), (Arc<WriteState>, Due)>;
 pub(crate) struct Shared {
     pub(crate) config: RdmaConfig,
     pub(crate) session: SessionAddress,
-    /// Names this data plane; new after a restart [F70].
+    /// Names this data plane; new after a restart `[F70]`.
     pub(crate) instance: u64,
     pub(crate) attempts: AtomicU64,
     pub(crate) rails: Vec<Arc<Rail>>,

@@ -19,7 +19,7 @@ const MAX_TEXT: usize = 1024;
 pub(crate) struct Connect {
     /// The sender's data plane; new after a restart.
     pub(crate) instance: u64,
-    /// Grows with each try of the instance; a receiver serves the latest [F70].
+    /// Grows with each try of the instance; a receiver serves the latest `[F70]`.
     pub(crate) attempt: u64,
     /// The registration it wants to write to.
     pub(crate) generation: Generation,

@@ -24,6 +24,7 @@
 mod bindings;
 mod control;
 mod objects;
+mod queue_pairs;
 mod verbs;
 mod world;
 

@@ -54,7 +54,7 @@ impl Receivers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a sender in; an older connection of the same one is cut off first [F70].
+    /// Takes a sender in; an older connection of the same one is cut off first `[F70]`.
     pub(crate) fn connect(
         &self,
         inbound: Arc<Inbound>,

@@ -207,7 +207,7 @@ struct Trial {
     outcome: Option<Status>,
 }
 
-/// Waits for the peer's answer to this attempt; one to another is dropped [F70].
+/// Waits for the peer's answer to this attempt; one to another is dropped `[F70]`.
 fn answer(
     stream: &TcpStream,
     frames: &mut Frames,
@@ -260,7 +260,7 @@ fn answer(
 }
 
 /// Writes eight bytes over each queue pair and keeps those over which they arrived: a pair
-/// of devices that do not reach each other is noticed here and not by a write [F68].
+/// of devices that do not reach each other is noticed here and not by a write `[F68]`.
 fn try_out(
     mut trials: Vec<Trial>,
     completions: &[Completions],

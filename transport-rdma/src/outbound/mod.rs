@@ -5,6 +5,7 @@ mod connect;
 mod connection;
 mod job;
 mod link;
+mod mend;
 mod worker;
 
 pub(crate) use link::Link;

@@ -71,7 +71,7 @@ impl Status {
     pub const REMOTE_ACCESS: Self = Self(IBV_WC_REM_ACCESS_ERR);
 
     /// Whether the request itself, or what it names here, is wrong: another try on any
-    /// device fails alike [F71]. "Local queue pair operation error" is not among them:
+    /// device fails alike `[F71]`. "Local queue pair operation error" is not among them:
     /// soft-RoCE reports so a packet that it could not send, as while its port is down.
     #[must_use]
     pub const fn is_local(self) -> bool {

@@ -42,7 +42,7 @@ pub enum VerbsError {
         /// Its state.
         state: &'static str,
     },
-    /// No address that peers could reach [F68].
+    /// No address that peers could reach `[F68]`.
     #[error(
         "RDMA device {device} port {port} has no usable GID ({why}); give its network interface \
          a routable IP address, or set the GID index"

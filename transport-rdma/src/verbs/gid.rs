@@ -1,4 +1,4 @@
-//! Which of a port's addresses peers are told [F68].
+//! Which of a port's addresses peers are told `[F68]`.
 
 use super::device::{Context, Port};
 use super::error::VerbsError;

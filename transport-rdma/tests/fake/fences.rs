@@ -93,6 +93,8 @@ fn s04_keys_are_gone_when_unregister_returns_though_the_sender_holds_writes_back
     device.release();
     assert_eq!(block_on(future), WriteOutcome::Rejected(Rejection::StaleGeneration));
     assert!(d.read().iter().all(|byte| *byte == 7));
+    // Nobody is connected to a registration that has ended.
+    wait_until(|| pair.d.fabric.device(0).live().queue_pairs == 0);
     pair.finish();
 }
 

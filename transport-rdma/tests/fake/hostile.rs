@@ -131,3 +131,52 @@ fn p12_a_peer_that_stopped_is_noticed_within_the_bound() {
     }
     pair.finish();
 }
+
+/// Asks for a queue pair as a sender would, made by hand; the kind of the answer, and its
+/// ninth byte, the reason of a refusal.
+fn connect_by_hand(pair: &Pair, instance: u64, attempt: u64) -> (TcpStream, u8, u8) {
+    let mut frame = vec![53, 0, 0, 0, 1];
+    let generation = pair.d.node.registration.generation.0;
+    for number in [instance, attempt, generation] {
+        frame.extend(number.to_le_bytes());
+    }
+    frame.push(1);
+    frame.extend([7, 0, 0, 0, 9, 0, 0, 0]);
+    frame.extend([0; 16]);
+    frame.extend([0, 0, 3]);
+    let mut client = dial(pair);
+    client.write_all(&[&greeting()[..], b"kvbrdma\x01", &frame].concat()).expect("sends");
+    // A greeting and a welcome, then a frame.
+    client.read_exact(&mut [0; 48 + 8]).expect("a greeting");
+    let mut len = [0; 4];
+    client.read_exact(&mut len).expect("an answer");
+    let mut body = vec![0; u32::from_le_bytes(len) as usize];
+    client.read_exact(&mut body).expect("an answer");
+    (client, body[0], body[9])
+}
+
+#[test]
+fn f70_the_latest_attempt_of_a_sender_is_served_and_an_earlier_one_is_cut_off() {
+    const ACCEPT: u8 = 1;
+    const REFUSE: u8 = 2;
+    const LATE: u8 = 2;
+    let pair = Pair::new(4);
+    let queue_pairs = || pair.d.fabric.device(0).live().queue_pairs;
+    let (mut first, answer, _) = connect_by_hand(&pair, 5, 10);
+    assert_eq!((answer, queue_pairs()), (ACCEPT, 1));
+    let (_late, answer, why) = connect_by_hand(&pair, 5, 9);
+    assert_eq!((answer, why), (REFUSE, LATE));
+    let (second, answer, _) = connect_by_hand(&pair, 5, 11);
+    assert_eq!(answer, ACCEPT);
+    let mut rest = Vec::new();
+    first.read_to_end(&mut rest).expect("ends");
+    assert_eq!(rest, [1, 0, 0, 0, 6], "it is told that it is fenced");
+    wait_until(|| queue_pairs() == 1);
+    // Another process at the same address is another sender.
+    let (other, answer, _) = connect_by_hand(&pair, 6, 1);
+    assert_eq!(answer, ACCEPT);
+    wait_until(|| queue_pairs() == 2);
+    drop((first, second, other));
+    wait_until(|| queue_pairs() == 0);
+    pair.finish();
+}
