@@ -188,6 +188,10 @@ impl World {
                 let until = self.now + drain;
                 self.model.running = Some(Running::Drain { until, prepare: Some(lease) });
             }
+            (None, None) if !self.model.known => {
+                let never = asked == Err(LifecycleError::NeverRegistered);
+                ensure!(never, "S06", "prepares what never was: {asked:?}");
+            }
             (None, None) => {
                 ensure!(asked == Ok(LifecycleAction::Done), "S02", "not idempotent: {asked:?}");
             }

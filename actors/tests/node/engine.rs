@@ -299,7 +299,7 @@ fn r02_a_timeout_names_the_request_its_peer_and_since_when() {
             "rank 0: request p-1",
             "rank 1: request d-1 loads transfer t-1 from engine prefill-1",
             "for 0.0 s",
-            "the engine is as it was",
+            "was taken back",
         ] {
             assert!(words.contains(part), "no `{part}` in {words}");
         }

@@ -105,8 +105,8 @@ pub enum LifecycleError {
     /// Another operation runs.
     #[error("the node is {0}; wait for that operation to end")]
     Busy(&'static str),
-    /// There is nothing to restore.
-    #[error("no memory was registered; register it before it can be restored")]
+    /// There is nothing to prepare or to restore.
+    #[error("no memory was registered; register it before it can be released or restored")]
     NeverRegistered,
     /// It has a registration.
     #[error("memory is registered already; unregister it first")]
@@ -194,7 +194,7 @@ impl Lifecycle {
     /// `lease` `[S06]`. Idempotent; prepared again, its lease begins anew.
     ///
     /// # Errors
-    /// When another operation runs.
+    /// When nothing was registered yet, or another operation runs.
     pub fn prepare(
         &mut self,
         drain: Duration,
@@ -202,7 +202,9 @@ impl Lifecycle {
         now: Timestamp,
     ) -> Result<LifecycleAction, LifecycleError> {
         match self.state {
-            State::New | State::Unregistered => Ok(LifecycleAction::Done),
+            // A node that still starts would register behind the back of who sleeps.
+            State::New => Err(LifecycleError::NeverRegistered),
+            State::Unregistered => Ok(LifecycleAction::Done),
             State::Registered(names) => {
                 self.state = State::Draining { names, until: now + drain, prepare: Some(lease) };
                 Ok(LifecycleAction::WatchDrain)
@@ -337,6 +339,8 @@ mod tests {
     fn s02_unregister_and_restore_are_idempotent_and_mint_new_names() {
         let mut node = Lifecycle::default();
         assert_eq!(node.restore(), Err(LifecycleError::NeverRegistered));
+        let prepared = node.prepare(SECOND_OF_TIME, SECOND_OF_TIME, Timestamp(0));
+        assert_eq!(prepared, Err(LifecycleError::NeverRegistered));
         node.registered(FIRST);
         assert_eq!(node.restore(), Ok(LifecycleAction::Done));
         node.unregister(Duration::ZERO, Timestamp(0)).unwrap();

@@ -141,7 +141,7 @@ fn a_timeout_names_what_was_waited_for_and_for_how_long() {
     assert_eq!(waited, Bounds::default().blocks);
     assert_eq!(*users, ["request r waits"]);
     let words = error.to_string();
-    for part in ["pause", "30.0 s", "waiting for every block", "request r waits", "as it was"] {
+    for part in ["pause", "30.0 s", "waiting for every block", "request r waits", "taken back"] {
         assert!(words.contains(part), "{words}");
     }
 }

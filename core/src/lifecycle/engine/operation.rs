@@ -218,8 +218,8 @@ pub enum OperationError {
     },
     /// Something did not end in time.
     #[error(
-        "{operation} gave up after {}: {step} did not end{}; \
-         the engine is as it was: end these, or allow more time",
+        "{operation} gave up after {} and was taken back: {step} did not end{}; \
+         end these, or allow more time",
         seconds(*.waited), listed(.users)
     )]
     TimedOut {
@@ -233,7 +233,7 @@ pub enum OperationError {
         users: Vec<String>,
     },
     /// The engine or a rank could not do its part.
-    #[error("{operation} failed: {step}: {who}: {why}; the engine is as it was")]
+    #[error("{operation} failed and was taken back: {step}: {who}: {why}")]
     Failed {
         /// The operation.
         operation: &'static str,
@@ -246,7 +246,9 @@ pub enum OperationError {
     },
     /// It failed, and could not be taken back: what is missing sleeps until a wake, an update
     /// or a resume succeeds.
-    #[error("{cause}, but not all of it: {why}; wake, update or resume the engine to go on")]
+    #[error(
+        "{cause}; but not all of it could be taken back: {why}; wake, update or resume the engine to go on"
+    )]
     NotUndone {
         /// Why it failed.
         cause: String,
