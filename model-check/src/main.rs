@@ -14,9 +14,11 @@ use std::time::Duration;
 ///
 /// A world is one P engine, one D, and a few faults, each of which may happen once at any time
 /// or not at all. Prints, per world, its states, the longest path, and the time; for a broken
-/// rule the steps that lead there. Without options it explores the full set, two P ranks and two
-/// loads each: every pair of all faults, then restart, eviction, re-registration, drop, and a
-/// network that loses and doubles a message, all together. MEASURED
+/// rule the steps that lead there. Without options it explores the full set, two loads each: every
+/// pair of all faults, and restart, eviction, re-registration and drop together, with two P ranks;
+/// then these four and a network that loses and doubles a message with one P rank. All six with two
+/// ranks (`--faults restart,evict,decode-sleep,drop,lose,duplicate`) is the one world that nobody
+/// has waited for: 250 million states in, no rule was broken and no end in sight.
 ///
 /// Exits with 0 when every rule holds, 1 when one is broken, 2 for a wrong use.
 #[derive(Debug, Parser)]
@@ -119,7 +121,8 @@ impl Arguments {
         match (named, self.every) {
             (None, None) => {
                 let mut runs = every(size, &Fault::ALL, 2);
-                runs.push(Run::new(size, &TOGETHER));
+                runs.push(Run::new(size, &TOGETHER[..4]));
+                runs.push(Run::new(Options { ranks: 1, ..size }, &TOGETHER));
                 runs
             }
             (named, Some(many)) => every(size, named.as_deref().unwrap_or(&Fault::ALL), many),
@@ -128,7 +131,8 @@ impl Arguments {
     }
 }
 
-/// The faults that the full set explores together.
+/// The faults that the full set explores together: the first four with every P rank, all of
+/// them with one.
 const TOGETHER: [Fault; 6] =
     [Fault::Restart, Fault::Evict, Fault::DecodeSleep, Fault::Drop, Fault::Lose, Fault::Duplicate];
 

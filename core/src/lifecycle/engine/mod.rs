@@ -1,6 +1,6 @@
 //! The lifecycle of a whole engine: pause, sleep, wake, weight updates, over all its ranks.
 //!
-//! An operation is a list of steps ([`plan`]); a step is one order to the engine, or the same
+//! An operation is a list of steps (`plan.rs`); a step is one order to the engine, or the same
 //! order to every rank's node. A step that fails, or does not end in its bound, is followed by
 //! the steps that bring the engine back to where it was: all or nothing `[S06]`. One operation
 //! runs at a time; a resume ends the one that runs, at once `[R05]`, unless memory already
