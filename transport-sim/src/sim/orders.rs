@@ -30,6 +30,12 @@ impl Orders {
         given
     }
 
+    /// Whether an engine has been given none so far.
+    #[must_use]
+    pub fn none_given(&self, engine: u16) -> bool {
+        !self.given.contains_key(&engine)
+    }
+
     /// The number of an order that is given now, and what becomes of it.
     pub fn given(&mut self, engine: u16) -> (u32, Option<Strike>) {
         let count = self.given.entry(engine).or_default();

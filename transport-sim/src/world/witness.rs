@@ -49,6 +49,11 @@ impl Witness {
         self.sim.orders().given(self.node.engine)
     }
 
+    /// Whether its engine's lifecycle has given no order yet.
+    pub fn is_fresh(&self) -> bool {
+        self.sim.orders().none_given(self.node.engine)
+    }
+
     /// Notes anything else.
     pub fn note(&self, what: What) {
         self.sim.note_at(self.node, what);

@@ -41,10 +41,8 @@ fn world(tp: u32, what: Happening) -> Plan {
     plan
 }
 
-/// The orders that an engine and its ranks are given once it has started, by number, and
-/// whether each may fail.
-fn orders(events: &[Event], engine: u16) -> Vec<(u32, bool)> {
-    let mut count = 0;
+/// The orders that an engine and its ranks are given, and whether each may fail.
+fn orders(events: &[Event], engine: u16) -> Vec<bool> {
     let mut orders = Vec::new();
     for event in events {
         let (number, may_fail) = match (&event.what, event.lane) {
@@ -63,16 +61,8 @@ fn orders(events: &[Event], engine: u16) -> Vec<(u32, bool)> {
             }
             _ => continue,
         };
-        assert_eq!(number, count, "orders are counted");
-        count += 1;
-        // At its start every rank is told the weights, before anything can be asked.
-        let starts = matches!(
-            event.what,
-            What::RankTold { order: RankOrder::SetWeights(_), .. } if orders.is_empty()
-        );
-        if !starts {
-            orders.push((number, may_fail));
-        }
+        assert_eq!(number as usize, orders.len(), "orders are counted");
+        orders.push(may_fail);
     }
     orders
 }
@@ -97,7 +87,7 @@ fn every_step(tp: u32, operation: &Happening, engine: u16) -> u32 {
     let orders = orders(&run(&calm), engine);
     assert!(orders.len() > 1, "{operation}: {} orders", orders.len());
     let mut worlds = 0;
-    for (order, may_fail) in orders {
+    for (order, may_fail) in (0..).zip(orders) {
         let mut all: Vec<Vec<Happening>> = Vec::new();
         for then in faults(engine) {
             let at = |then| Happening::AtOrder {

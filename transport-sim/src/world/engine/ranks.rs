@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use kvbaton_actors::engine::{RankPort, Told};
 use kvbaton_actors::node::NodeHandle;
 use kvbaton_actors::runtime;
+use kvbaton_core::ids::WeightVersion;
 use kvbaton_core::lifecycle::State;
 use kvbaton_core::lifecycle::engine::{Bounds, RankOrder};
 use std::sync::Arc;
@@ -87,8 +88,23 @@ impl Node {
     }
 }
 
+impl ObservedRank {
+    /// Every rank is told at its engine's start, before any operation: no plan strikes that.
+    fn tell_first_weights(&self, version: WeightVersion, bounds: &Bounds) -> Told {
+        let (node, witness, bounds) = (self.node.clone(), self.witness.clone(), bounds.clone());
+        Box::pin(async move {
+            node.order(RankOrder::SetWeights(version), &bounds).await?;
+            witness.note(What::WeightsSet { version: version.0 });
+            Ok(())
+        })
+    }
+}
+
 impl RankPort for ObservedRank {
     fn order(&self, order: RankOrder, bounds: &Bounds) -> Told {
+        if let (RankOrder::SetWeights(version), true) = (order, self.witness.is_fresh()) {
+            return self.tell_first_weights(version, bounds);
+        }
         let (number, strike) = self.witness.ordered();
         self.witness.note(What::RankTold { number, order });
         let (node, witness, bounds) = (self.node.clone(), self.witness.clone(), bounds.clone());
