@@ -17,8 +17,8 @@ use std::time::Duration;
 /// rule the steps that lead there. Without options it explores the full set, two loads each: every
 /// pair of all faults, and restart, eviction, re-registration and drop together, with two P ranks;
 /// then these four and a network that loses and doubles a message with one P rank. All six with two
-/// ranks (`--faults restart,evict,decode-sleep,drop,lose,duplicate`) is the one world that nobody
-/// has waited for: 250 million states in, no rule was broken and no end in sight.
+/// ranks (`--faults restart,evict,decode-sleep,drop,lose,duplicate`) takes longer than the rest
+/// together. The set takes three minutes on one core: 28.6 million states.
 ///
 /// Exits with 0 when every rule holds, 1 when one is broken, 2 for a wrong use.
 #[derive(Debug, Parser)]
