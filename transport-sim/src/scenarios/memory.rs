@@ -103,12 +103,13 @@ pub fn both_roles(seed: u64) -> Plan {
     .load(24);
     story.plan.bounds.drain_ms = story.draw.pick(&[10, 50, 4_000]);
     story.sites(&[sites::REVOKE_SLOW]);
-    for _ in 0..4 {
+    for _ in 0..6 {
         let engine = story.one(Which::Both);
         let for_ms = story.draw.pick(&[20, 300]);
-        let what = match story.draw.one_in(2) {
-            true => Happening::Reregister { engine, for_ms },
-            false => Happening::sleep(engine, for_ms),
+        // A sleep clears everything first: only this drains beside what runs.
+        let what = match story.draw.one_in(4) {
+            true => Happening::sleep(engine, for_ms),
+            false => Happening::Reregister { engine, for_ms },
         };
         story.happens(what);
     }
