@@ -100,10 +100,10 @@ pub fn both_roles(seed: u64) -> Plan {
         fleet.engines.iter_mut().for_each(|engine| engine.side = Side::Both);
         fleet
     })
-    .load(24);
-    story.plan.bounds.drain_ms = story.draw.pick(&[10, 50, 4_000]);
+    .load(40);
+    story.plan.bounds.drain_ms = story.draw.pick(&[5, 10, 50, 4_000]);
     story.sites(&[sites::REVOKE_SLOW]);
-    for _ in 0..6 {
+    for _ in 0..12 {
         let engine = story.one(Which::Both);
         let for_ms = story.draw.pick(&[20, 300]);
         // A sleep clears everything first: only this drains beside what runs.
