@@ -190,6 +190,11 @@ fn s06_one_rank_that_fails_leaves_every_rank_as_it_was() {
     });
 }
 
+/// Asks again and again: each answer lets the engine go on in between.
+async fn until_it_lets_holds_be_pulled(engine: &EngineHandle) {
+    while engine.status().await.unwrap().doing.is_none_or(|it| !it.1.contains("held")) {}
+}
+
 #[test]
 fn r03_r05_a_resume_during_the_drain_ends_the_pause_and_what_is_held_is_still_pulled() {
     runtime::run(async {
@@ -197,9 +202,7 @@ fn r03_r05_a_resume_during_the_drain_ends_the_pause_and_what_is_held_is_still_pu
         let engine = start(MadeUp::default(), Bounds::default(), ranks(&world));
         world.hold("p-1", "t-1", 3, 2).await;
         let resume = async {
-            while engine.status().await.unwrap().doing.is_none_or(|it| !it.1.contains("held")) {
-                runtime::sleep(Duration::from_millis(1)).await;
-            }
+            until_it_lets_holds_be_pulled(&engine).await;
             engine.resume().await
         };
         let (paused, resumed) = join(engine.pause(PauseMode::Wait, true), resume).await;
@@ -217,9 +220,7 @@ fn r03_what_is_pulled_within_the_drain_is_not_cut_short() {
         let engine = start(MadeUp::default(), Bounds::default(), ranks);
         world.hold("p-1", "t-1", 3, 2).await;
         let pull = async {
-            while engine.status().await.unwrap().doing.is_none_or(|it| !it.1.contains("held")) {
-                runtime::sleep(Duration::from_millis(1)).await;
-            }
+            until_it_lets_holds_be_pulled(&engine).await;
             loads(&world, 1).await
         };
         let (paused, pulled) = join(engine.pause(PauseMode::Wait, true), pull).await;

@@ -18,13 +18,9 @@ async fn state(node: &NodeHandle) -> State {
     node.status().await.unwrap().registration
 }
 
-/// Waits until the node is in a state.
+/// Asks until the node is in a state: each answer lets its actors go on in between.
 async fn until(node: &NodeHandle, wanted: impl Fn(State) -> bool) {
-    let looking = async {
-        while !wanted(state(node).await) {
-            runtime::sleep(Duration::from_millis(1)).await;
-        }
-    };
+    let looking = async { while !wanted(state(node).await) {} };
     assert!(runtime::timeout(LONG, looking).await.is_ok(), "{:?}", state(node).await);
 }
 
